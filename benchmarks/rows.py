@@ -163,10 +163,22 @@ def _pattern(question: str, bar: float, what: str) -> Row:
         what=what,
         reference=program("pattern", question, "4000000"),
         ours=module("pattern", question, "--records", "4000000"),
-        bars=(Bar(_CPU, ">=", bar, "CPU second of conditions, groups and loop, rows in memory; C has a ring of all starts for each key"),),
+        bars=(Bar(_CPU, ">=", bar, "CPU second of the operator, batches to batches of matches; C has a ring of all starts for each key"),),
         equal="sum",
         turns=_SHORT,
         beside={"ours, each way of each start by itself": module("pattern", question, "--records", "400000", "--ways")},
+    )
+
+
+def _pattern_all() -> Row:
+    return Row(
+        name="pattern-all",
+        what="all matches of an a, any b behind it and any c behind that, none of which comes: within 10,000 rows, against within 100",
+        reference=module("pattern", "all", "--records", "2000000", "--within", "100"),
+        ours=module("pattern", "all", "--records", "2000000", "--within", "10000"),
+        bars=(Bar(_CPU, ">=", 0.77, "CPU second of the operator: a row takes as long however many are within"),),
+        turns=_SHORT,
+        beside={"750 matches of a row in the middle": module("pattern", "told", "--records", "20000", "--within", "10000")},
     )
 
 
@@ -305,6 +317,7 @@ TABLE: tuple[Row, ...] = (
     ),
     _pattern("together", 0.5, "an a, then a b, then a c, of one key, within 0.1 s: starts that await the same go on together"),
     _pattern("apart", 0.2, "an a, then a b of more than twice its value, within 0.1 s: each way of each start goes on by itself"),
+    _pattern_all(),
     _operator(
         "interval-join",
         "each bid with the updates of its auction at most ten seconds before or after it",

@@ -20,8 +20,8 @@ from driver.builder.query import Query
 from driver.cluster import Cluster, Running
 from driver.streaming_sql.catalog import CatalogTable as StaticTable
 from driver.streaming_sql.catalog import Entry, NamedFunction, NamedSink, SqlCatalog, View, kind_of
-from driver.streaming_sql.dialect import start_of
 from driver.streaming_sql.errors import SqlError
+from driver.streaming_sql.places import start_of
 from driver.streaming_sql.session import Session
 from driver.streaming_sql.statements import (
     CreateFunction,

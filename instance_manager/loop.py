@@ -35,6 +35,7 @@ from instance_manager.control.commands import (
     Command,
     Confirm,
     DrainInstance,
+    DropSubscriptions,
     ExpectInstance,
     ExpectNoMore,
     FailInstance,
@@ -341,6 +342,9 @@ class Loop:
                     hosted.movement.reroute(head, barrier)
             case AddSubscriptions(_, subscriptions):
                 self.clients.subscribe_all(hosted, subscriptions)
+            case DropSubscriptions(_, ids):
+                hosted.move.wanted = [each for each in hosted.move.wanted if each["id"] not in ids]
+                self.clients.subscribers.drop(hosted, ids)
             case LoseStreams(_, streams):
                 for attachment in hosted.attachments:
                     if attachment.source.stream in streams:

@@ -23,8 +23,7 @@ from driver.spark.session import Spark
 from tests.strategies.constants import forget_ours
 from tests.support import cells
 from tests.support.control_plane import Keeper, keeper
-from tests.support.one_cluster import FILES as CLUSTER_FILES
-from tests.support.one_cluster import end_cluster, leave_clean, one_cluster
+from tests.support.one_cluster import ONE_CLUSTERS, one_cluster_of
 from tests.support.one_spark import FILES as SPARK_FILES
 from tests.support.one_spark import end_spark, one_spark
 
@@ -61,13 +60,14 @@ def pytest_runtest_setup() -> None:
 #: The files that take longest begin first, so that none of them is left alone at the end.
 FIRST = (
     *SPARK_FILES,
-    *CLUSTER_FILES,
+    *(file for each in ONE_CLUSTERS.values() for file in each.files),
     *("tests/cluster/test_kill.py", "tests/cluster/", "tests/driver/processes/"),
     *(
         "tests/hibench/",
         "tests/simulation/",
         "tests/cep/dataflow/movement/",
         "tests/project/",
+        "tests/benchmarks/",
         "tests/driver/",
         "tests/properties/",
         "tests/cep/compile/",
@@ -79,7 +79,7 @@ class Scheduling(LoadFileScheduling):
     """Tests of a file are done by one process, and so are all that share a Spark, or a cluster."""
 
     def _split_scope(self, nodeid: str) -> str:
-        shared = {"spark": SPARK_FILES, "cluster": CLUSTER_FILES}
+        shared = {"spark": SPARK_FILES} | {f"cluster of {name}": each.files for name, each in ONE_CLUSTERS.items()}
         return next((name for name, files in shared.items() if nodeid.startswith(files)), str(super()._split_scope(nodeid)))
 
 
@@ -136,11 +136,11 @@ def the_spark_of_all() -> Spark:
 
 
 @pytest.fixture(scope="module", name="cluster")
-def the_cluster_of_all(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    assert request.node.nodeid.startswith(CLUSTER_FILES), "a file that shares the cluster stands in tests/support/one_cluster.py"
-    shared = one_cluster(tmp_path_factory.getbasetemp())
-    yield shared
-    leave_clean(shared)
+def the_cluster_of_many(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    shared = one_cluster_of(request.node.nodeid)
+    assert shared is not None, "a file that shares a cluster stands in tests/support/one_cluster.py"
+    yield shared.get(tmp_path_factory.getbasetemp())
+    shared.leave_clean()
 
 
 @pytest.hookimpl(trylast=True)
@@ -148,8 +148,9 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
     """A process has one Spark at a time, and later tests may start another; a cluster that no test needs takes time of the others."""
     if nextitem is None or not nextitem.nodeid.startswith(SPARK_FILES):
         end_spark()
-    if nextitem is None or not nextitem.nodeid.startswith(CLUSTER_FILES):
-        end_cluster()
+    for each in ONE_CLUSTERS.values():
+        if nextitem is None or not nextitem.nodeid.startswith(each.files):
+            each.end()
 
 
 @pytest.fixture(scope="session")

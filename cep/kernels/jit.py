@@ -64,6 +64,7 @@ _kernels: list[Kernel] = []
 _wanted: set[Kernel] = set()  # those that were warmed while kernels are interpreted
 _cache_dir = threading.Lock()  # held while Numba's setting is one kernel's folder
 _parts: list[tuple[Callable[..., Any], bool]] = []  # what kernels may call, and is it inlined: what Numba has not been told yet
+_accessors: list[tuple[Callable[..., Any], int, int]] = []  # likewise functions that find an array: its number, the width of its lines
 _telling = threading.Lock()  # held until it knows them
 _counts = {"compiled": 0, "interpreting": 0, "guarded": 0}
 
@@ -127,6 +128,12 @@ def apart(function: Callable[P, R]) -> Callable[P, R]:
     with `APART`."""
     assert function.__name__.startswith(APART)
     _parts.append((function, False))
+    return function
+
+
+def accessor(function: Callable[P, R], number: int, width: int) -> Callable[P, R]:
+    """`function` is one of `cep.kernels.machine.addresses.table_at`."""
+    _accessors.append((function, number, width))
     return function
 
 
@@ -296,7 +303,9 @@ def _compiler() -> Any:
     importlib.import_module("numpy.ma")  # Numba looks into it when a kernel is first called; not on the data path, nor where none runs
     with _telling:
         compiler = importlib.import_module(_COMPILER)
-        importlib.import_module(_INSTRUCTIONS)
+        instructions: Any = importlib.import_module(_INSTRUCTIONS)
+        while _accessors:
+            instructions.as_accessor(*_accessors.pop())
         while _parts:
             function, is_inlined = _parts.pop()
             compiler.as_part(function, forceinline=is_inlined, **_OPTIONS)

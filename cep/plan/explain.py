@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from cep.model import sinks
 from cep.model.duration import format_duration
 from cep.model.operators import PatternWays
+from cep.model.patterns.checks import ALL
 from cep.model.query import Output
 from cep.model.streams import Stream
 from cep.model.topology import core_list
@@ -54,9 +55,15 @@ def _automata(plan: PhysicalPlan) -> Iterator[tuple[str, Iterator[str]]]:
 
 def _together(operator: PatternWays) -> str:
     """How its starts are kept."""
-    if isinstance(operator.outlooks, str):
-        return f"each way of each start goes on by itself: {operator.outlooks}"
-    return f"starts that await the same go on together, in {len(operator.outlooks.moves):,} kinds"
+    if not isinstance(operator.outlooks, str):
+        return f"starts that await the same go on together, in {_kinds(len(operator.outlooks.moves))}"
+    if not isinstance(operator.families, str):
+        return f"rows taken so far that await the same go on together, in {_kinds(len(operator.families.steps))}"
+    return f"each way of each start goes on by itself: {operator.families if operator.matches == ALL else operator.outlooks}"
+
+
+def _kinds(count: int) -> str:
+    return "1 kind" if count == 1 else f"{count:,} kinds"
 
 
 def _recovery(plan: PhysicalPlan) -> Iterator[str]:

@@ -19,6 +19,8 @@ from driver.streaming_sql.building import Building, of_row, of_stream
 from driver.streaming_sql.catalog import CatalogTable, SqlCatalog, View, kind_of
 from driver.streaming_sql.dialect import Emit, WindowTable
 from driver.streaming_sql.expressions import operands
+from driver.streaming_sql.match_syntax import MatchRecognize
+from driver.streaming_sql.matching import matched
 from driver.streaming_sql.reading import filtered, read_from
 from driver.streaming_sql.relation import Relation, SqlColumn, SqlSettings
 from driver.streaming_sql.scope import Scope
@@ -86,6 +88,8 @@ class Binder:
         alias = node.alias_or_name
         if isinstance(node, WindowTable):
             return self._window_table(node)
+        if isinstance(node, MatchRecognize):
+            return matched(self, node, self.table(node.this))
         if isinstance(node, exp.Subquery):
             self.nowhere.check_parts(node, "this", "alias")
             return self.query(node.this).named(node.alias)

@@ -16,8 +16,8 @@ from cep.model.schema import DataType, Field, Schema
 from cep.model.sinks import SinkFiles
 from cep.model.streams import SOURCE_FORMATS, USUAL_TIMES, Stream
 from cep.model.tables import StaticTable
-from driver.streaming_sql.dialect import start_of
 from driver.streaming_sql.errors import SqlError
+from driver.streaming_sql.places import start_of
 from driver.streaming_sql.spans import interval_us, span_us
 from driver.streaming_sql.statements import CreateFunction, CreateStatement, CreateView, Drop, WithOption
 from driver.streaming_sql.types import engine_type

@@ -19,6 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cep.errors import meant
 from driver.streaming_sql.errors import SqlError
+from driver.streaming_sql.match_syntax import MatchParser
 
 NESTED_MAX = 60
 _PREFIXES = {"NOT", "-", "+", "~", "CASE"}
@@ -60,11 +61,12 @@ class SqlTokenizer(tokens.Tokenizer):
         "SHOW": TokenType.VAR,
         "SESSION": TokenType.VAR,
         "MATCH_CONDITION": TokenType.VAR,
+        "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
     }
     COMMANDS: ClassVar[set[TokenType]] = set()
 
 
-class SqlParser(parser.Parser):
+class SqlParser(MatchParser):
     IS_PREDICATE_PRECEDENCE = parser.IsPredicatePrecedence.LOW  # `a > b IS TRUE` is of the comparison
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
@@ -86,10 +88,8 @@ class SqlParser(parser.Parser):
     # --- queries ---
 
     def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
-        found = self._parse_window_table()
-        if found is None:
-            return super()._parse_table(*args, **kwargs)
-        return found
+        found = self._parse_window_table() or super()._parse_table(*args, **kwargs)
+        return found if found is None else self._matching(found)
 
     def _parse_window_table(self) -> exp.Expr | None:
         """`TABLE(TUMBLE(TABLE s, DESCRIPTOR(t), …)) AS alias`, or the same without `TABLE( )` around it."""
@@ -212,8 +212,6 @@ def tokens_of(dialect: SqlDialect, text: str) -> list[Token]:
         raise SqlError("SQL-SYNTAX", "a quote or a comment is not closed", text, _open_quote(text), "the quote that closes it") from None
     _check_depth(found, text)
     for token, after in zip(found, [*found[1:], None], strict=False):
-        if token.text.upper() == "MATCH_RECOGNIZE":
-            raise SqlError("SQL-PATTERN", "MATCH_RECOGNIZE is not there yet", text, token.start)
         if token.token_type is TokenType.COMMA and after is not None and after.token_type in _NO_ITEM:
             raise SqlError("SQL-SYNTAX", f"expected something between the comma and {after.text}", text, after.start)
     return found
@@ -261,14 +259,3 @@ def _said(message: str, token: Token | None, before: Token | None, at_end: bool)
         near = [meant(each.text.upper(), _KEYWORDS) for each in (before, token) if each and each.text.upper() not in _KEYWORDS]
         return f"did not expect {got} here{next(filter(None, near), '')}"
     return message[:1].lower() + message[1:] if message[:2] != message[:2].upper() else message
-
-
-# --- places ---
-
-
-def start_of(node: exp.Expr | None) -> int | None:
-    """The offset where it begins: operators have none, so the least of what is inside."""
-    if node is None:
-        return None
-    found = [each.meta["start"] for each in node.walk() if each._meta and "start" in each.meta]
-    return min(found, default=None)

@@ -83,7 +83,7 @@ CODES: dict[str, Code] = {
     "SQL-SELECT": Code("nothing is selected, or a column without one name", "SELECT with columns, and AS name for what is no column"),
     "SQL-OPTION": Code("there is no such option, or not with this value", "the options that the message lists"),
     "SQL-SINK": Code("INSERT INTO writes to a sink or to a stream by its name", "CREATE SINK s WITH (connector = 'stream') or 'files'"),
-    "SQL-PATTERN": Code("patterns in SQL are not there yet", "a query of several SELECTs, or a stateful_map of the builder"),
+    "SQL-PATTERN": Code("the pattern is none of this dialect", "one as docs/features/sql.md has them"),
     "SQL-EXPRESSION": Code("this dialect does not have it", "an expression of docs/features/sql.md"),
     "SQL-QUERY": Code("the statement is well formed, and the query it means is refused", "what the message says"),
 }  # fmt: skip

@@ -11,8 +11,8 @@ from cep.errors import meant
 from cep.model.expr import Expr
 from driver.streaming_sql.building import of_row
 from driver.streaming_sql.catalog import SqlCatalog
-from driver.streaming_sql.dialect import start_of
 from driver.streaming_sql.errors import SqlError
+from driver.streaming_sql.places import start_of
 from driver.streaming_sql.relation import RANK, ROWTIME, Relation, SqlColumn
 
 _SAID = {

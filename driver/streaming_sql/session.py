@@ -15,8 +15,8 @@ from driver.builder.query import Query
 from driver.streaming_sql.binder import Binder
 from driver.streaming_sql.building import Building
 from driver.streaming_sql.catalog import Entry, NamedSink, SqlCatalog, kind_of
-from driver.streaming_sql.dialect import start_of
 from driver.streaming_sql.errors import SqlError
+from driver.streaming_sql.places import start_of
 from driver.streaming_sql.relation import Relation, SqlSettings
 from driver.streaming_sql.spans import span_us
 from driver.streaming_sql.statements import (

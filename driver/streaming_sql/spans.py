@@ -8,8 +8,8 @@ from decimal import Decimal, InvalidOperation
 from sqlglot import exp
 
 from cep.model.limits import SPAN_US_MAX
-from driver.streaming_sql.dialect import start_of
 from driver.streaming_sql.errors import SqlError
+from driver.streaming_sql.places import start_of
 
 _UNITS = {
     "MICROSECOND": 1,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from cep.model.schema import BINARY, BOOL, FLOAT64, INT32, INT64, STRING, DataType, Field, list_of
-from driver.streaming_sql.dialect import start_of
 from driver.streaming_sql.errors import SqlError
+from driver.streaming_sql.places import start_of
 
 _TYPES: dict[str, DataType] = {
     "BOOLEAN": BOOL,

@@ -20,6 +20,13 @@ CREATE VIEW running AS SELECT auction, count(*) AS n FROM bid GROUP BY auction E
 
 _TUMBLE = "TABLE(TUMBLE(TABLE bid, DESCRIPTOR(at), INTERVAL '10' SECOND))"
 
+_MINUTE = "WITHIN INTERVAL '1' MINUTE"
+
+
+def _match(inside: str, before: str = "PARTITION BY auction ORDER BY at") -> str:
+    return f"SELECT * FROM bid MATCH_RECOGNIZE ({before} {inside})"
+
+
 #: Code -> statements that are refused by it.
 WRONG: dict[str, tuple[str, ...]] = {
     "SQL-SYNTAX": (
@@ -31,6 +38,17 @@ WRONG: dict[str, tuple[str, ...]] = {
         "SELECT * FROM TABLE(TUMBEL(TABLE bid, DESCRIPTOR(at), INTERVAL '10' SECOND))",
         "SELECT auction FROM bid GROUP BY auction EMIT SOMETIMES",
         "CREATE STREAM s (a)",
+        _match("MEASURES A.price PATTERN (A B)"),
+        _match("MEASURES RUNNING A.price AS p PATTERN (A B)"),
+        _match("ALL ROWS PER MATCH WITH UNMATCHED ROWS PATTERN (A B)"),
+        _match("AFTER MATCH SKIP SOMEWHERE PATTERN (A B)"),
+        _match("SUBSET U = (A, B) PATTERN (A B)"),
+        _match("PATTERN (A -> !B)"),
+        _match("PATTERN (^ A B)"),
+        _match("PATTERN (A{ } B)"),
+        _match("PATTERN (A {- B -})"),
+        _match("PATTERN (PERMUTE(A, B -> C))"),
+        _match("PATTERN (A B) WITHIN 5"),
     ),
     "SQL-STATEMENT": (
         "SELEC auction FROM bid",
@@ -54,6 +72,8 @@ WRONG: dict[str, tuple[str, ...]] = {
         "SELECT b.price FROM bid b JOIN auction a ON b.auction = a.id AND b.at = a.at WHERE price > 3",
     ),
     "SQL-TYPE": (
+        _match(f"PATTERN (A B) {_MINUTE} DEFINE B AS price"),
+        _match(f"PATTERN (A B) {_MINUTE} DEFINE B AS A.channel > 1"),
         "SELECT channel + 1 AS x FROM bid",
         "SELECT auction FROM bid WHERE price",
         "SELECT auction FROM bid WHERE price = NULL",
@@ -68,6 +88,11 @@ WRONG: dict[str, tuple[str, ...]] = {
     "SQL-DECIMAL": ("SELECT CAST(price AS DECIMAL(23, 3)) AS x FROM bid",),
     "SQL-STRUCT": ("SELECT ROW(auction, price) AS x FROM bid", "SELECT bid.price.cents FROM bid b"),
     "SQL-FUNCTION": (
+        _match(f"PATTERN (A B) {_MINUTE} DEFINE B AS NEXT(price) > 1"),
+        _match(f"PATTERN (A B) {_MINUTE} DEFINE B AS PREV(A.price) > 1"),
+        _match(f"PATTERN (A B) {_MINUTE} DEFINE B AS PREV(price, 100) > 1"),
+        _match(f"PATTERN (A B) {_MINUTE} DEFINE B AS FIRST(price) > 1"),
+        _match(f"PATTERN (A B) {_MINUTE} DEFINE B AS COUNT(A.price) > 1"),
         "SELECT lenght(channel) AS x FROM bid",
         "SELECT round(price, 1, 2) AS x FROM bid",
         "SELECT EXTRACT(QUARTER FROM at) AS x FROM bid",
@@ -85,6 +110,8 @@ WRONG: dict[str, tuple[str, ...]] = {
         "SELECT value FROM bid JOIN side FOR SYSTEM_TIME AS OF PROCTIME() ON auction = key",
     ),
     "SQL-TIME": (
+        _match(f"PATTERN (A B) {_MINUTE}", "PARTITION BY auction"),
+        _match(f"PATTERN (A B) {_MINUTE}", "ORDER BY price"),
         "SELECT count(*) AS n FROM TABLE(TUMBLE(TABLE auction, DESCRIPTOR(expires), INTERVAL '9' HOUR)) GROUP BY window_start, window_end",
         "SELECT rowtime FROM bid",
         "SELECT sum(price) OVER (ORDER BY price ROWS BETWEEN 9 PRECEDING AND CURRENT ROW) AS s FROM bid",
@@ -154,7 +181,7 @@ WRONG: dict[str, tuple[str, ...]] = {
         "SELECT auction FROM bid WHERE auction IN (SELECT id FROM auction)",
     ),
     "SQL-LIMIT": ("SELECT auction FROM bid LIMIT 10",),
-    "SQL-ORDER": ("SELECT auction, price FROM bid ORDER BY price DESC",),
+    "SQL-ORDER": ("SELECT auction, price FROM bid ORDER BY price DESC", _match(f"PATTERN (A B) {_MINUTE}", "ORDER BY at DESC")),
     "SQL-SET-OP": ("SELECT auction FROM bid UNION SELECT id FROM auction", "SELECT auction FROM bid EXCEPT SELECT id FROM auction"),
     "SQL-FROM": ("SELECT 1 AS x", "SELECT value FROM side", "SELECT * FROM typed"),
     "SQL-SELECT": ("SELECT FROM bid", "SELECT auction, bidder AS auction FROM bid"),
@@ -170,7 +197,14 @@ WRONG: dict[str, tuple[str, ...]] = {
         "INSERT INTO out (a, b) SELECT auction FROM bid",
     ),
     "SQL-PATTERN": (
-        "SELECT * FROM bid MATCH_RECOGNIZE (PARTITION BY auction ORDER BY at MEASURES A.price AS p PATTERN (A B) DEFINE B AS B.price > 1)",
+        _match("PATTERN (A B) DEFINE B AS B.price > 1"),
+        _match(f"PATTERN (A -> B) {_MINUTE} DEFINE C AS price > 1"),
+        _match(f"PATTERN (A -> B) {_MINUTE} DEFINE A AS price > 1, a AS price > 2"),
+        _match(f"MEASURES price AS p PATTERN (A -> B) {_MINUTE}"),
+        _match(f"MEASURES C.price AS p PATTERN (A -> B) {_MINUTE}"),
+        _match(f"MEASURES A.price AS p ALL ROWS PER MATCH PATTERN (A -> B) {_MINUTE}"),
+        _match(f"MEASURES CLASSIFIER() AS c PATTERN (A -> B) {_MINUTE}"),
+        _match(f"AFTER MATCH SKIP TO C PATTERN (A -> B) {_MINUTE}"),
     ),
     "SQL-EXPRESSION": (
         "SELECT at AT TIME ZONE 'Europe/Madrid' AS x FROM bid",
@@ -179,7 +213,10 @@ WRONG: dict[str, tuple[str, ...]] = {
         "SELECT price FROM bid TABLESAMPLE (10 PERCENT)",
         "SELECT * FROM bid PIVOT (sum(price) FOR channel IN ('a'))",
     ),
-    "SQL-QUERY": ("SELECT __bits AS __bits FROM (SELECT price AS __bits FROM bid)",),
+    "SQL-QUERY": (
+        _match(f"PATTERN (A ->> B) {_MINUTE}"),
+        _match(f"PATTERN (A*) {_MINUTE}"),
+        "SELECT __bits AS __bits FROM (SELECT price AS __bits FROM bid)",),
 }  # fmt: skip
 
 

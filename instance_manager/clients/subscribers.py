@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cep.elements import MIN_TIME
@@ -94,6 +94,12 @@ class Subscribers:
                     self._tell_place(id_, known)
                 elif known is None and not hosted.instance.done and not terms.holder and terms.id not in outlet.dropped:
                     self._tell_place(id_, self.attach(hosted, outlet, terms, now))
+
+    def drop(self, hosted: InstanceHost, ids: Collection[str]) -> None:
+        """The orchestrator knows these no more."""
+        there = [each for outlet in hosted.outlets.values() for id_, each in outlet.subscriptions.items() if id_ in ids]
+        for subscription in there:
+            self.unsubscribe(subscription.id)
 
     # What clients say
 

@@ -108,6 +108,14 @@ class AddSubscriptions:
 
 
 @dataclass(frozen=True, slots=True)
+class DropSubscriptions:
+    """These are read no more, and perhaps their clients could not say so here: after a recovery an instance is elsewhere."""
+
+    key: str
+    ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class LoseStreams:
     """Streams of other queries that it reads have not ended and will not go on: stream -> why."""
 
@@ -151,6 +159,7 @@ InstanceCommand = (
     | RerouteBuckets
     | TakeMoveStep
     | AddSubscriptions
+    | DropSubscriptions
     | LoseStreams
     | HearCheckpoints
     | NotePiece

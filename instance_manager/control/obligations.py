@@ -9,7 +9,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any
 
 from cep.elements import TableBarrier
 from cep.errors import CepError, ProtocolError
@@ -17,6 +18,7 @@ from instance_manager.control.assignment_checks import Assignment, assignment_of
 from instance_manager.control.commands import (
     AddSubscriptions,
     DrainInstance,
+    DropSubscriptions,
     FailInstance,
     InstanceCommand,
     LoseStreams,
@@ -110,7 +112,13 @@ def _commands(key: str, was: Assignment, now: Assignment, tables: TablesByHead |
         yield RerouteBuckets(key, {head: _table(head, now, tables) for head in now.tables})
     if added := [each for each in now.subscriptions if each not in was.subscriptions]:
         yield AddSubscriptions(key, added)
+    if gone := _ids(was.subscriptions) - _ids(now.subscriptions):
+        yield DropSubscriptions(key, gone)
     yield from _desired(key, now)
+
+
+def _ids(subscriptions: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    return frozenset(str(each["id"]) for each in subscriptions)
 
 
 def _table(head: str, now: Assignment, tables: TablesByHead | CepError) -> TableBarrier:

@@ -96,7 +96,9 @@ class Checkpoints:
             own.taken = {each: taken for each, taken in own.taken.items() if each > number}
 
     def give_up(self, hosted: InstanceHost, element: Stop | Fail) -> None:
-        """Its query is stopped or has failed for good: an end that no commit covers is none."""
+        """Its query is stopped or has failed for good: an end that no commit covers is none, and what is told of it waits for no client."""
+        if hosted.recovery is not None:
+            hosted.recovery.given_up = True
         for each in kept_of(hosted):
             each.end(element)
         for sink in sinks_of(hosted):
@@ -114,7 +116,7 @@ class Checkpoints:
                 each.send(CheckpointBarrier(own.asked), 0, 0, 0)
         ended = hosted.instance.state == "ended"
         waiting = _waiting(hosted)
-        own.covered = not ended or all(each.is_delivered for each in waiting)
+        own.covered = not ended or own.given_up or all(each.is_delivered for each in waiting)
         own.wants = own.pressing or any(map(_presses, kept_of(hosted)))
         own.wants |= (ended and any(each.is_new for each in waiting)) or _received(hosted) - own.received > EARLY_RECEIVED_BYTES
 

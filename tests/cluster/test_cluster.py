@@ -1,4 +1,7 @@
-"""The real cluster: ZooKeeper, orchestrator, metric server and two instance managers, each a process, and the driver in front of them."""
+"""The real cluster: ZooKeeper, orchestrator, metric server and two instance managers, each a process, and the driver in front of them.
+
+Tests `driver/cluster.py`, `driver/local.py`, `instance_manager/service.py`.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,12 +17,6 @@ from driver.cli import app
 from tests.cluster.test_moves import Flow, Reading, chained, check, rows_of, started, table_of
 from tests.support.paths import ROOT
 from tests.support.waiting import HANG_S, until
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=3, session_timeout_s=3.0) as begun:
-        yield begun
 
 
 def place(running: Running, subquery: str, instance: int = 0) -> str:
@@ -61,8 +54,8 @@ def windows(name: str) -> Query:
     return (
         Query(name)
         .source(source)
-        .aggregate("first", TIME("1ms"), by="k", n=count(), i=max_("i"))
-        .aggregate("second", TIME("10ms"), n=sum_("n"), i=max_("i"))
+        .aggregate("first", TIME("100us"), by="k", n=count(), i=max_("i"))
+        .aggregate("second", TIME("1ms"), n=sum_("n"), i=max_("i"))
         .output(f"{name}.out")
         .options(rebalance="off")
     )
@@ -85,7 +78,7 @@ def test_a_chain_with_a_slow_reader(cluster: LocalCluster) -> None:
         running.move(subquery, 0, another(cluster, place(running, subquery)))
     sent = flow.end()
     rows, later = (each.all() for each in reading)
-    ends = [*range(10_000, sent, 10_000), sent]
+    ends = [*range(1_000, sent, 1_000), sent]
     assert rows == [{"n": end - begin, "i": end - 1} for begin, end in zip([0, *ends], ends, strict=False)]
     assert later == rows[len(rows) - len(later) :]
 

@@ -44,7 +44,7 @@ class Flow(threading.Thread):
     def run(self) -> None:
         try:
             with self.publisher as out:
-                while not self.enough.wait(0.005):
+                while not self.enough.wait(0.02):
                     self.sent += out.send(rows(100, start=self.sent))
         except ClusterError as error:
             self.error = error

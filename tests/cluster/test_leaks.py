@@ -1,4 +1,7 @@
-"""Queries that are gone leave nothing behind: objects and nodes are counted here, the memory of all processes in the long mode."""
+"""Queries that are gone leave nothing behind: objects and nodes are counted here, the memory of all processes in the long mode.
+
+Tests `benchmarks/faults/leaks.py`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ from orchestrator.metrics.server import WITHDRAWN_MAX, Metrics
 from orchestrator.records import Now, PublisherRecord, SubscriptionRecord
 from orchestrator.state.events import ClosePublisher, ForgetQuery, OpenPublisher, Subscribe, UndeclareStream, Unsubscribe
 from tests.orchestrator.state.test_cluster_state import Cluster, query
-from tests.support.control_plane import HANG_S, Keeper
+from tests.support.control_plane import Keeper
+from tests.support.waiting import HANG_S
 
 BYTES_MAX = 200.0
 

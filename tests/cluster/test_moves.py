@@ -7,7 +7,7 @@ import random
 import signal
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -18,12 +18,6 @@ from tests.support.waiting import HANG_S, until
 BUCKETS = 64
 KEYS = 100
 PRIME = 1_000_003
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=2, session_timeout_s=3.0) as started:
-        yield started
 
 
 def chained(name: str, **options: Any) -> Query:
@@ -57,7 +51,7 @@ def rows_of(numbers: Iterable[int]) -> list[dict[str, int]]:
 class Flow(threading.Thread):
     """Publishes until told to stop: every `step`th number from `first` on."""
 
-    def __init__(self, publisher: Publisher, rows: int = 500, first: int = 0, step: int = 1) -> None:
+    def __init__(self, publisher: Publisher, rows: int = 200, first: int = 0, step: int = 1) -> None:
         super().__init__(daemon=True)
         self.publisher, self.rows, self.sent, self.enough = publisher, rows, 0, threading.Event()
         self.first, self.step = first, step
@@ -68,7 +62,7 @@ class Flow(threading.Thread):
 
     def run(self) -> None:
         with self.publisher as out:
-            while not self.enough.wait(0.002):
+            while not self.enough.wait(0.01):
                 self.sent += out.send(rows_of(self.numbers(self.sent, self.sent + self.rows)))
 
     def end(self) -> int:

@@ -1,4 +1,7 @@
-"""Three hosts in network namespaces, with keys, tokens and TLS, and a client on none: answers as of one host, and cuts under load."""
+"""Three hosts in network namespaces, with keys, tokens and TLS, and a client on none: answers as of one host, and cuts under load.
+
+Tests `benchmarks/faults/cuts.py`, `benchmarks/faults/hosts.py`, `benchmarks/faults/namespaces.py`.
+"""
 
 from __future__ import annotations
 

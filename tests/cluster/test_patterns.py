@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-
-import pytest
 
 from driver import LocalCluster, Query, col, event, row, stream
 from tests.cluster.test_instances import Rows, another, place
@@ -14,12 +11,6 @@ from tests.support.waiting import until
 
 #: µs, and so many numbers.
 WITHIN = 1_000
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=3, session_timeout_s=3.0) as begun:
-        yield begun
 
 
 def rising(name: str) -> Query:

@@ -1,4 +1,7 @@
-"""Queries that read other queries' outputs, in the real cluster: what they answer, and what becomes of one when the other is over."""
+"""Queries that read other queries' outputs, in the real cluster: what they answer, and what becomes of one when the other is over.
+
+Tests `instance_manager/feeds.py`.
+"""
 
 from __future__ import annotations
 

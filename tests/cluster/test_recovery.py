@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
+import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import csv
 
 from cep.world.rings import Rings
 from driver import TIME, Conflict, LocalCluster, Query, QueryError, Running, col, count, files, now, stream, sum_, window_start
 from tests.support.killed_program import killed_after
+from tests.support.one_cluster import lives
 from tests.support.visits import visits
 from tests.support.waiting import until
 
-ROWS, FILES, GROUPS = 4_000_000, 4, 5_000
+ROWS, FILES, GROUPS = 4_000_000, 4, 500
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +29,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster(folder: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(instances=3, data=[folder]) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def records(folder: Path) -> str:
     """`t,key,value` lines in several files."""
     for part in range(FILES):
-        lines = (f"{i},{i * 7919 % GROUPS},{i % 1000}\n" for i in range(part, ROWS, FILES))
-        (folder / f"records-{part}.txt").write_text("".join(lines))
+        i = np.arange(part, ROWS, FILES)
+        columns = {"t": i, "key": i * 7919 % GROUPS, "value": i % 1000}
+        csv.write_csv(pa.table(columns), folder / f"records-{part}.txt", csv.WriteOptions(include_header=False))
     return str(folder / "records-*.txt")
 
 
@@ -63,10 +60,7 @@ def kill(cluster: LocalCluster, im: str) -> int:
 
 def living(cluster: LocalCluster, im: str) -> int | None:
     known = next((int(manager["pid"]) for manager in cluster.instance_managers() if manager["id"] == im), None)
-    try:
-        return None if known is None or psutil.Process(known).status() == psutil.STATUS_ZOMBIE else known
-    except psutil.NoSuchProcess:
-        return None
+    return known if known is not None and lives(known) else None
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +229,9 @@ def test_tokens_of_such_a_query(cluster: LocalCluster) -> None:
         found += each.to_pylist()
     answers = Counter((row["start"], row["key"], row["n"]) for row in found)
     assert sum(n for _, _, n in answers) == 20_000 and set(answers.values()) == {1}
+    assert running.status()["state"] == "running", "its end has not been acknowledged"
+    running.stop()
+    assert running.status()["state"] == "stopped"
 
 
 def test_answers_that_could_not_be_made_again_are_refused_by_name(cluster: LocalCluster) -> None:

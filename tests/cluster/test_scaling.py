@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,12 +12,6 @@ from tests.cluster.test_recovery import kill
 from tests.support.waiting import until
 
 BATCHES, ROWS = 60, 500
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=3) as started:
-        yield started
 
 
 def query(name: str) -> Query:

@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -20,12 +19,6 @@ from tests.support.waiting import HANG_S, until
 
 PROGRAM = "".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs/tokens.md").read_text(), re.DOTALL))
 BATCHES, ROWS, KEYS = 30, 500, 7
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=2) as started:
-        yield started
 
 
 def query(name: str, output: str) -> Query:

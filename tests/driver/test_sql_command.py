@@ -1,4 +1,7 @@
-"""`cep sql` against a real cluster; and its shell, whose lines come from a list."""
+"""`cep sql` against a real cluster; and its shell, whose lines come from a list.
+
+Tests `sql_command.py`, `sql_console.py`, `sql_shell.py`.
+"""
 
 from __future__ import annotations
 

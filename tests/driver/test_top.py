@@ -1,4 +1,7 @@
-"""`cep top`, the figures it shows and their way to Prometheus and into the record of a query, on a real cluster."""
+"""`cep top`, the figures it shows and their way to Prometheus and into the record of a query, on a real cluster.
+
+Tests `top.py`, `looking.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Broken messages end neither the process nor another query: their channel is closed with a reason, and their sender hears of it."""
+"""Broken messages end neither the process nor another query: their channel is closed with a reason, and their sender hears of it.
+
+Tests `network.py`, `benchmarks/faults/messages.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The loop looks only at instances that were woken: whatever the order of what happens, none that can do something is forgotten."""
+"""The loop looks only at instances that were woken: whatever the order of what happens, none that can do something is forgotten.
+
+Tests `ready.py`, `hosting.py`, `loop.py`.
+"""
 
 from __future__ import annotations
 

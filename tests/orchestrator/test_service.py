@@ -1,4 +1,7 @@
-"""The orchestrator's service on a real ZooKeeper, with stand-in instance managers: deploy, take over, come back."""
+"""The orchestrator's service on a real ZooKeeper, with stand-in instance managers: deploy, take over, come back.
+
+Tests `service.py`, `answers.py`, `death_watch.py`, `records.py`, `unseen.py`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ from orchestrator.rest.models import QUERY_EXAMPLE
 from orchestrator.service import NotLeading, Service
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import Delete, ForgetQuery, Put, StartQuery, StopQuery
-from tests.support.control_plane import HANG_S, SESSION_S, Cluster, Keeper, cluster, reached, steal_session, until
+from tests.support.control_plane import SESSION_S, Cluster, Keeper, cluster, reached, steal_session
+from tests.support.waiting import HANG_S, until
 
 
 @pytest.fixture

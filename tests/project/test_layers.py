@@ -211,6 +211,10 @@ def test_imports_point_one_way(module: str) -> None:
         assert theirs in allowed or theirs.split(".")[0] in allowed, f"{module} imports {imported}"
 
 
+def test_nothing_that_is_shipped_imports_the_benchmarks() -> None:
+    assert not [module for module, path in files().items() if any(each.startswith("benchmarks") for each in imports(path))]
+
+
 def test_every_layer_is_listed() -> None:
     assert {layer(module) for module in files()} - {"cep"} == set(MAY_IMPORT)
 

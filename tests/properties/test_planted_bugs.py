@@ -19,10 +19,13 @@ from tests.support.planting import line, misplaced, tried
 #: The property tests, in the order in which they are tried.
 PROPERTIES = (
     "tests/properties/test_cells.py",
-    *(f"tests/cep/dataflow/windows/test_window_{window}.py" for window in ("session", "periodic", "unbounded", "size", "transaction")),
+    *(
+        f"tests/cep/compile/windows/test_{test}.py"
+        for test in ("sequential_session", "running", "per_row", "sequential_size", "sequential_transaction")
+    ),
     "tests/properties/test_properties.py",
     "tests/cep/dataflow/sources/test_quiet.py",
-    "tests/cep/dataflow/movement/test_restart.py",
+    "tests/cep/dataflow/movement/test_checkpoint_restart.py",
     "tests/cep/dataflow/joins/test_join_restart.py",
     "tests/properties/test_file_properties.py",
     "tests/cep/dataflow/state/test_hold.py",
@@ -32,7 +35,7 @@ PROPERTIES = (
     *(f"tests/cep/dataflow/joins/test_{join}.py" for join in ("interval_join", "window_join")),
     "tests/instance_manager/fast_path/test_fast_path.py",
     "tests/cep/compile/test_text.py",
-    "tests/cep/dataflow/operators/test_aggregate.py",
+    "tests/cep/compile/aggregate/test_window_state.py",
 )
 
 

@@ -1,4 +1,7 @@
-"""Queries that recover and tell their answers as they are made: no row is lost, none is there twice."""
+"""Queries that recover and tell their answers as they are made: no row is lost, none is there twice.
+
+Tests `resuming.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Whole clusters under a schedule: their answers are the reference's, a seed repeats its trace, and what is broken is found."""
+"""Whole clusters under a schedule: their answers are the reference's, a seed repeats its trace, and what is broken is found.
+
+Tests `cluster.py`, `__main__.py`, `client.py`, `faults.py`, `processes.py`, `rest.py`, `sockets.py`, `workload.py`,
+`driver/streams/following.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Bugs of a line each in checkpoints and in what comes back from them: runs in which instance managers die find them."""
+"""Bugs of a line each in checkpoints and in what comes back from them: runs in which instance managers die find them.
+
+Tests `cep/plan/checkpoints.py`, `instance_manager/recovery/checkpoints.py`, `orchestrator/state/checkpoints.py`.
+"""
 
 from __future__ import annotations
 

@@ -113,14 +113,17 @@ def patterns(
     by: Sequence[str],
     alone: SearchStrategy[Expr] | None = None,
     short: bool = False,
-    together: bool = False,
+    together: str = "",
 ) -> Pattern:
-    """Over `inputs`, which have all columns of `schema`; `alone`: conditions over the row; `short`: see `short_parts`; `together`:
-    mostly one whose starts go on together."""
-    matches = "first" if together else draw(st.sampled_from(("first", "first", "all")))
+    """Over `inputs`, which have all columns of `schema`; `alone`: conditions over the row; `short`: see `short_parts`; `together`, "first"
+    or "all" (matches): mostly one whose starts, or families, go on together."""
+    matches = together or draw(st.sampled_from(("first", "first", "all")))
     bys = ("then", "next", "any") if matches == "all" and not short else ("then", "next")
+    bys = ("any", "any", "then", "next") if together == "all" else bys
     names = NAMES[: draw(st.integers(2, 3))]
     part = draw(short_parts(names, bys) if short else parts(names, bys, timed=not together))
+    if together == "all" and draw(st.booleans()):  # so that starts are open until their time is over
+        part = Seq((Var(draw(st.sampled_from(names))), part), "any")
     written = list(dict.fromkeys(each.name for each, _ in walk(part) if isinstance(each, Var | Not)))
     takers = list(dict.fromkeys(each.name for each, _ in walk(part) if isinstance(each, Var))) or [names[0]]
     within = draw(_SPANS) if matches == "all" else draw(st.none() | _SPANS)

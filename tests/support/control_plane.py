@@ -6,7 +6,6 @@ import itertools
 import random
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,12 +26,12 @@ from orchestrator.service import Service
 from orchestrator.service_thread import ServiceThread
 from orchestrator.state.cluster_state import ClusterState
 from tests.support.stand_in import StandIn
+from tests.support.waiting import HANG_S, until
 
 # Kazoo's threads use the process's generator of random numbers at every ping. Hypothesis notices that in the middle of a draw, and warns
 # of the strategy; so they have one of their own.
 kazoo.protocol.connection.random = kazoo.retry.random = random.Random()
 
-HANG_S = 30.0
 SESSION_S = 2.0  # the least the embedded ZooKeeper grants: two ticks
 
 
@@ -154,13 +153,3 @@ def reached(service: Service, condition: Callable[[ClusterState], bool]) -> None
     """Waits until the service leads and its state fulfils the condition."""
     until(lambda: service.leads)
     service.wait(lambda state: True if condition(state) else None).result(HANG_S)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Asks until it holds; fails when it hangs."""
-    pause = threading.Event()
-    for _ in range(int(HANG_S / 0.01)):
-        if condition():
-            return
-        pause.wait(0.01)
-    raise AssertionError("hangs")

@@ -1,8 +1,8 @@
-"""One cluster for all tests that leave one as it was: starting one takes four seconds of CPU.
+"""Clusters of many test files, of two and of three instance managers: starting one takes four seconds of CPU.
 
-These files are one share of the run (`tests/conftest.py`), one after the other in the same process. Each gets a cluster without queries
-and streams, and fails where it has ended, or changed, what others rely on. A test that kills processes, needs other settings,
-or looks at the figures of a whole cluster starts one of its own.
+The files of one are one share of the run (`tests/conftest.py`), one after the other in the same process. Each gets a cluster without
+queries and streams, and fails where it has ended, or changed, what others rely on; instance managers may be killed, for they come back.
+A test that kills others, needs other settings, or looks at the figures of a whole cluster starts one of its own.
 """
 
 from __future__ import annotations
@@ -11,45 +11,86 @@ import contextlib
 from pathlib import Path
 from urllib.parse import quote
 
+import psutil
+
 from cep.errors import Conflict, NotFound
 from driver import LocalCluster
 from driver.gateway import PUBLISHER
 from tests.support import functions_of_users, user_functions
 from tests.support.waiting import until
 
-FILES = (
-    *(f"tests/cluster/test_{name}.py" for name in ("generated", "files", "quiet", "many", "cluster", "queries", "streams_that_grow")),
-    *(f"tests/driver/test_{name}.py" for name in ("gateway", "flame", "command", "sql_command")),
-    "tests/hibench/workloads/test_workload.py",
-    "tests/orchestrator/rest/test_openapi.py",
-    "tests/project/test_streams_that_grow_page.py",
-)
 MODULES = (user_functions, functions_of_users)
 
-_open = contextlib.ExitStack()
-_cluster: list[LocalCluster] = []
-_processes: set[tuple[str, int]] = set()
+
+class OneCluster:
+    """The cluster of some files: each instance manager at its core."""
+
+    def __init__(self, instances: int, *files: str) -> None:
+        self.instances, self.files = instances, files
+        self._open = contextlib.ExitStack()
+        self._cluster: LocalCluster | None = None
+        self._processes: set[tuple[str, int]] = set()
+
+    def get(self, data: Path) -> LocalCluster:
+        """The one that runs, or a new one; sources may be files under `data`."""
+        if self._cluster is None:
+            self._cluster = self._open.enter_context(LocalCluster(self.instances, data=[data], modules=MODULES))
+            self._processes = _without_managers(self._cluster)
+        return self._cluster
+
+    def leave_clean(self) -> None:
+        """Forgets queries and streams. Where something else is not as it was, the next file gets a new cluster."""
+        cluster = self._cluster
+        assert cluster is not None
+        try:
+            until(lambda: _is_empty(cluster))
+            until(lambda: self._are_back(cluster))
+            assert self._processes <= _without_managers(cluster), "a process of the cluster of all has ended"
+            assert cluster.info()["quarantined"] == []
+        except BaseException:
+            self.end()
+            raise
+
+    def _are_back(self, cluster: LocalCluster) -> bool:
+        """All instance managers: one that was killed right before may be known yet."""
+        known = [each["pid"] for each in cluster.instance_managers()]
+        return len(known) == self.instances and all(map(lives, known))
+
+    def end(self) -> None:
+        self._cluster = None
+        self._open.close()
 
 
-def one_cluster(data: Path) -> LocalCluster:
-    """Two instance managers, each at its core; sources may be files under `data`."""
-    if not _cluster:
-        _cluster.append(_open.enter_context(LocalCluster(instances=2, data=[data], modules=MODULES)))
-        _open.callback(_processes.clear)
-        _open.callback(_cluster.clear)
-        _processes.update(_cluster[0].processes())
-    return _cluster[0]
+ONE_CLUSTERS = {
+    "two": OneCluster(
+        2,
+        *(f"tests/cluster/test_{name}.py" for name in ("generated", "files", "quiet", "many", "cluster", "queries", "streams_that_grow")),
+        *("tests/cluster/test_moves.py", "tests/cluster/test_tokens.py"),
+        *(f"tests/driver/test_{name}.py" for name in ("gateway", "flame", "cli", "changing", "sql_command")),
+        *("tests/benchmarks/faults/test_fuzz.py", "tests/benchmarks/measured/test_published.py", "tests/hibench/test_bench.py"),
+        "tests/hibench/workloads/test_workload.py",
+        "tests/orchestrator/rest/test_openapi.py",
+        "tests/project/test_streams_that_grow_page.py",
+    ),
+    "three": OneCluster(3, *(f"tests/cluster/test_{name}.py" for name in ("recovery", "instances", "scaling", "patterns"))),
+}
 
 
-def leave_clean(cluster: LocalCluster) -> None:
-    """Forgets queries and streams. Where something else is not as it was, the next file gets a new cluster."""
+def one_cluster_of(test: str) -> OneCluster | None:
+    """The one that the file of `test` shares."""
+    return next((each for each in ONE_CLUSTERS.values() if test.startswith(each.files)), None)
+
+
+def lives(pid: int) -> bool:
+    """A process that has been killed, and that its parent has not noticed yet, does not."""
     try:
-        until(lambda: _is_empty(cluster))
-        assert _processes <= set(cluster.processes()), "a process of the cluster of all has ended"
-        assert cluster.info()["quarantined"] == []
-    except BaseException:
-        end_cluster()
-        raise
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _without_managers(cluster: LocalCluster) -> set[tuple[str, int]]:
+    return {(name, pid) for name, pid in cluster.processes() if not name.startswith("im-")}
 
 
 def _is_empty(cluster: LocalCluster) -> bool:
@@ -57,12 +98,12 @@ def _is_empty(cluster: LocalCluster) -> bool:
         with contextlib.suppress(Conflict, NotFound):  # another reads what it puts out
             cluster.query(query["name"]).delete()
     for stream in cluster.rest.get("/streams"):
-        if PUBLISHER in [each["name"] for each in stream["publishers"]]:  # it stays open, unless it is told to end
-            cluster.rest.post(f"/streams/{quote(stream['name'], safe='')}/records?end=true", [])
+        for publisher in stream["publishers"]:
+            name, of = (quote(each["name"], safe="") for each in (stream, publisher))
+            if publisher["name"] == PUBLISHER:  # it stays open, unless it is told to end
+                cluster.rest.post(f"/streams/{name}/records?end=true", [])
+            else:  # of a program that was killed
+                cluster.rest.delete(f"/streams/{name}/publishers/{of}")
         with contextlib.suppress(Conflict, NotFound):  # another publisher is about to go
             cluster.undeclare(stream["name"])
     return not cluster.queries() and not cluster.rest.get("/streams")
-
-
-def end_cluster() -> None:
-    _open.close()

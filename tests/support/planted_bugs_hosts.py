@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from tests.support.planted_bugs import Bug
 
-_LISTEN, _ROLES = "driver/processes/test_listen.py", "driver/processes/test_roles.py"
-_COMPOSE, _AUDIT, _NEEDS = "driver/processes/test_compose_files.py", "orchestrator/rest/test_audit.py", "orchestrator/rest/test_needs.py"
+_LISTEN, _ASKED = "driver/processes/test_joining.py", "driver/test_orchestrators.py"
+_COMPOSE, _AUDIT = "driver/processes/test_compose_files.py", "orchestrator/rest/test_audit.py"
+_NEEDS = "orchestrator/rest/test_roles_needs.py"
 _MEMORY, _BOUNDS = "instance_manager/test_memory.py", "cep/world/test_memory.py"
 _RIGHTS, _LINKED, _PACKETS = "instance_manager/clients/test_rights.py", "cep/transport/test_linked.py", "cep/transport/test_packets.py"
 _STATE, _REST = "orchestrator/state/test_cluster_state.py", "orchestrator/rest/test_roles.py"
@@ -230,24 +231,30 @@ HOST_BUGS = (
         "driver/orchestrators.py",
         '[each if "://" in each or not scheme else',
         "[each if not scheme else",
-        (_ROLES,),
+        (_ASKED,),
     ),
-    Bug("a password in an address is shown", "driver/orchestrators.py", "got {_without_secret(wrong)!r}", "got {wrong!r}", (_ROLES,)),
+    Bug("a password in an address is shown", "driver/orchestrators.py", "got {_without_secret(wrong)!r}", "got {wrong!r}", (_ASKED,)),
     Bug(
         "a port that is none is a traceback",
         "driver/orchestrators.py",
         "except (httpx.InvalidURL, ValueError):",
         "except httpx.InvalidURL:",
-        (_ROLES,),
+        (_ASKED,),
     ),
     Bug(
         "one good address of several is enough",
         "driver/orchestrators.py",
         "if not found or not all(map(_is_address, found)):",
         "if not found or not any(map(_is_address, found)):",
-        (_ROLES,),
+        (_ASKED,),
     ),
-    Bug("any scheme will do", "driver/orchestrators.py", 'parsed.scheme in ("http", "https") and', "bool(parsed.scheme) and", (_ROLES,)),
+    Bug(
+        "any scheme will do",
+        "driver/orchestrators.py",
+        'parsed.scheme in ("http", "https") and',
+        "bool(parsed.scheme) and",
+        (_ASKED,),
+    ),
     Bug(
         "the address towards the cluster is taken though one is told",
         "driver/processes/roles.py",

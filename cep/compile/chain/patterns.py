@@ -3,7 +3,7 @@
 That is RE2's "one-pass": wherever a match may go on in several ways, they begin with different bytes, so there is one way at most and it
 knows where the group begins. The way that the expression prefers wins, as in RE2: of `a|ab` the `a`, of `a*` the longest, of `a*?` the
 shortest. Everything else is left to RE2: what needs several ways at a time, and what of the syntax is not read here (counts, flags, named
-groups, classes by name or of characters above 127). Both have the same answers; `tests/cep/compile/test_patterns.py` compares them.
+groups, classes by name or of characters above 127). Both have the same answers; `tests/cep/compile/chain/test_patterns.py` compares them.
 
 An expression is parsed into nodes behind each other, each with those that follow it (Thompson's automaton); the states of the table are
 the nodes that come behind a byte. A search begins in state AT_FIRST or LATER: only in the first `^` holds.

@@ -4,47 +4,54 @@ it says there is no room. It is in the place of `Ways` where the starts go on to
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from cep.compile.patterns.groups import EMITTED_ROOM, ROOM, Emitted, PatternGroups, longer, parameters_of
-from cep.errors import StateLimitExceeded
+from cep.compile.patterns.groups import ROOM, ROWS_ROOM, Emitted, RowsTold, longer, parameters_of
 from cep.kernels.jit import warm
 from cep.kernels.patterns import cohort_places, places
-from cep.kernels.patterns.cohorts import advance_cohorts, let_pass_cohorts, settle_cohorts, watch_cohorts
+from cep.kernels.patterns.cohorts import (
+    advance_cohorts,
+    let_pass_cohorts,
+    mark_cohort_rows,
+    renumber_cohort_rows,
+    settle_cohorts,
+    watch_cohorts,
+)
 from cep.model.operators import PatternWays
 from cep.model.patterns import outlooks
+from cep.model.patterns.checks import TO_NEXT
 from cep.model.patterns.outlooks import Outlooks
 
-#: Rows of what came out, at first and at most, unless a match has more.
-_ROWS_ROOM = 64 * EMITTED_ROOM
 
-
-class Cohorts(PatternGroups):
-    """For groups by number. `quiet`: nothing comes out when time passes, so that starts whose time is over are only left behind: with the
-    next row of their group, or where all are looked through (`settle`)."""
+class Cohorts(RowsTold):
+    """For groups by number."""
 
     fresh, desk_words = cohort_places.FRESH_COHORT_GROUP, cohort_places.COHORT_DESK_WORDS
 
     def __init__(self, operator: PatternWays, found: Outlooks) -> None:
         self.outlooks = _arrays(found)
         self.parameters = parameters_of(operator, {name: number for number, (name, _) in enumerate(operator.define)})
-        self.quiet = not operator.timed_out and not found.waits
+        self.quiet = not operator.timed_out and not found.waits and (operator.after == TO_NEXT or not found.overtakes)
         self.parameters[places.VARIABLES], self.parameters[places.QUIET] = len(operator.define), self.quiet
         super().__init__()
-        warm(advance_cohorts, let_pass_cohorts, settle_cohorts, watch_cohorts)
+        warm(advance_cohorts, let_pass_cohorts, settle_cohorts, watch_cohorts, mark_cohort_rows, renumber_cohort_rows)
 
     def clear(self) -> None:
         super().clear()
         self.starts = np.empty((ROOM, cohort_places.COHORT_START_WORDS), np.int64)
         self.stages = np.empty((ROOM, cohort_places.STAGE_WORDS), np.int64)
         self.path = np.empty(ROOM, np.int64)
-        self.rows = np.empty((4 * ROOM, 4), np.int64)
         self.desk[[cohort_places.FREE_STAGES, cohort_places.FREE_COHORT_STARTS]] = places.NONE
 
     @property
     def tables(self) -> tuple[np.ndarray, ...]:
         return (self.groups, self.starts, self.stages, self.path, self.rows, self.desk, self.emitted, self.heap)
+
+    def _all(self) -> Any:
+        """What the kernels take."""
+        return self._hand([*self.tables, self.parameters, *self.outlooks])
 
     @property
     def bytes(self) -> int:
@@ -52,27 +59,15 @@ class Cohorts(PatternGroups):
 
     # Rows and time
 
-    def take(
+    def _advance(
         self, numbers: np.ndarray, time: np.ndarray, first: int, bits: np.ndarray, now: int, arguments: Sequence[np.ndarray | None]
-    ) -> Iterator[Emitted | None]:
-        """As `Ways.take`; nothing is compiled that would read `now` and the `arguments`."""
-        self.begin()
-        self.desk[cohort_places.TAKEN] = 0
-        while True:
-            stopped = advance_cohorts(*self.tables, *self.outlooks, self.parameters, bits, len(time), numbers, time, first)
-            full = bool(self.desk[places.EMITTED])
-            if stopped != 1 or full:
-                yield self._collected()
-            if stopped == 0:
-                return
-            if stopped == 2:
-                raise StateLimitExceeded(str(self.desk[places.OVERFULL]))
-            self._make_room(full)
+    ) -> int:
+        return int(advance_cohorts(self._all(), bits, len(time), numbers, time, first))
 
     def pass_time(self, before: int) -> Iterator[Emitted | None]:
         self.begin()
         while self.desk[places.HEAP] and self.heap[0, 0] < before:
-            stopped = let_pass_cohorts(*self.tables, *self.outlooks, self.parameters, before)
+            stopped = let_pass_cohorts(self._all(), before)
             full = bool(self.desk[places.EMITTED])
             yield self._collected()
             if stopped:
@@ -81,36 +76,20 @@ class Cohorts(PatternGroups):
     def settle(self, before: int) -> None:
         """Starts whose time is over before that are left behind, if nothing comes out of them."""
         if self.quiet:
-            settle_cohorts(*self.tables, *self.outlooks, self.parameters, before)
+            settle_cohorts(self._all(), before)
 
     def watch(self, groups: np.ndarray) -> None:
         """Groups `groups`, int64[m], have open starts of which the heap does not know."""
         self._fit("heap", int(self.desk[places.HEAP]) + len(groups))
         if not self.quiet:
-            watch_cohorts(*self.tables, self.parameters, groups)
-
-    def add_lines(self, name: str, used: int, count: int) -> int:
-        """Room for `count` lines more in a table, which are in use from now on; returns the first."""
-        first = int(self.desk[used])
-        self._fit(name, first + count)
-        self.desk[used] += count
-        return first
-
-    def _collected(self) -> Emitted | None:
-        """What was emitted, which is forgotten here."""
-        if not self.desk[places.EMITTED]:
-            return None
-        rows = self.rows[: self.desk[cohort_places.ROWS_OUT]].copy()
-        self.desk[cohort_places.ROWS_OUT] = 0
-        return Emitted(self._lines_out(), rows)
+            watch_cohorts(self._all(), groups)
 
     def _make_room(self, full: bool) -> None:
-        """For what the next row may make, or for the match that is to come out; `full`: there was room, but others had it."""
         wanted, desk = int(self.desk[places.WANTED]), self.desk
         self._fit("starts", int(desk[cohort_places.USED_COHORT_STARTS]) + 2)
         self._fit("stages", int(desk[cohort_places.USED_STAGES]) + wanted)
         self._fit("heap", int(desk[places.HEAP]) + 2)
-        if full and len(self.rows) < _ROWS_ROOM:
+        if full and len(self.rows) < ROWS_ROOM:
             self.rows = longer(self.rows, 2 * len(self.rows))
         self._fit("rows", wanted)
         self._fit("path", wanted)
@@ -133,17 +112,12 @@ class Cohorts(PatternGroups):
     def named_rows(self, rows: int) -> np.ndarray:
         """uint8[rows]: which of them anything has."""
         out = np.zeros(rows, np.uint8)
-        out[self.starts[self.open_starts(), cohort_places.START_ROW]] = 1
-        out[self.stages[self.stages_below(), cohort_places.STEP_ROW]] = 1
+        mark_cohort_rows(self._all(), out)
         return out
 
     def renumber_rows(self, numbers: np.ndarray) -> None:
         """`numbers`: of each row that anything has its new number."""
-        for table, lines, word in (
-            (self.starts, self.open_starts(), cohort_places.START_ROW),
-            (self.stages, self.stages_below(), cohort_places.STEP_ROW),
-        ):
-            table[lines, word] = numbers[table[lines, word]]
+        renumber_cohort_rows(self._all(), numbers)
 
     def keep_groups(self, kept: np.ndarray) -> np.ndarray:
         numbers = super().keep_groups(kept)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from cep.errors import StateLimitExceeded
+from cep.kernels.jit import interpreting
+from cep.kernels.machine.addresses import Callee, Handed
 from cep.kernels.patterns import places
 from cep.model.operators import PatternWays
 from cep.model.operators.pattern_ways import DROP_OLDEST
 from cep.model.patterns.checks import ALL, TO_FIRST, TO_LAST, TO_NEXT
 
 #: Lines that a table has at first; those of what comes out, at most, unless a row has more.
-ROOM, EMITTED_ROOM = 64, 1_024
+ROOM, EMITTED_ROOM = 64, 8_192
+#: Rows of what comes out, at most, unless a match has more.
+ROWS_ROOM = 65_536
 
 
 @dataclass(frozen=True)
@@ -30,13 +36,16 @@ class Emitted:
 
 
 class PatternGroups(ABC):
-    """`desk_words`: how many words there are of no line; `fresh`: what a group is at first."""
+    """`desk_words`: how many words there are of no line; `fresh`: what a group is at first. `quiet`: nothing comes out when time passes, so
+    that what it ends is only left behind: with the next row of its group, or where all are looked through (`settle`)."""
 
     fresh: tuple[int, ...]
     desk_words: int
+    quiet: bool
 
     def __init__(self) -> None:
         self.desk = np.zeros(self.desk_words, np.int64)
+        self._handed, self._handed_of = Handed(()), tuple[object, ...]()
         self.clear()
 
     def clear(self) -> None:
@@ -68,6 +77,41 @@ class PatternGroups(ABC):
     def begin(self) -> None:
         """Other rows, or times, are at hand than before."""
         self.desk[places.AT_ROW], self.desk[places.OVERFULL], self.desk[places.TOLD_GROUP] = 0, places.NONE, places.NONE
+        self.desk[places.TAKEN] = 0
+
+    def take(
+        self, numbers: np.ndarray, time: np.ndarray, first: int, bits: np.ndarray, now: int, arguments: Sequence[np.ndarray | None]
+    ) -> Iterator[Emitted | None]:
+        """Rows in stream order: their groups, event times, bits of variables, and what the conditions read; the first of them has the
+        number `first` among all. None: others may have their turn. To be pulled to its end before anything else is called.
+
+        Raises StateLimitExceeded: a group has more open starts than it may have.
+        """
+        self.begin()
+        while True:
+            stopped = self._advance(numbers, time, first, bits, now, arguments)
+            full = bool(self.desk[places.EMITTED])
+            if stopped != 1 or full:
+                yield self._collected()
+            if stopped == 0:
+                return
+            if stopped == 2:
+                raise StateLimitExceeded(str(self.desk[places.OVERFULL]))
+            self._make_room(full)
+
+    @abstractmethod
+    def _advance(
+        self, numbers: np.ndarray, time: np.ndarray, first: int, bits: np.ndarray, now: int, arguments: Sequence[np.ndarray | None]
+    ) -> int:
+        """Takes rows: 0 when it is done, 1 where there is no room, 2 where a group has too many starts."""
+
+    @abstractmethod
+    def _collected(self) -> Emitted | None:
+        """What was emitted, which is forgotten here."""
+
+    @abstractmethod
+    def _make_room(self, full: bool) -> None:
+        """For what the next row may make, or for what is to come out; `full`: there was room for that, but others had it."""
 
     @abstractmethod
     def pass_time(self, before: int) -> Iterator[Emitted | None]:
@@ -75,8 +119,9 @@ class PatternGroups(ABC):
 
     def end(self) -> Iterator[Emitted | None]:
         """The end of event time: also what waits for no time is decided."""
-        for group in np.flatnonzero((self.groups[:, places.HEAD] >= 0) & (self.groups[:, places.DUE] == places.FAR)).tolist():
-            self._watch(group, places.OVER)
+        groups = np.flatnonzero((self.groups[:, places.HEAD] >= 0) & (self.groups[:, places.DUE] == places.FAR))
+        self.groups[groups, places.DUE] = places.OVER
+        self._watch_due(groups)
         yield from self.pass_time(places.FAR)
 
     @abstractmethod
@@ -93,22 +138,19 @@ class PatternGroups(ABC):
         numbers = np.full(len(self.groups), places.NONE)
         numbers[kept] = np.arange(len(kept))
         self.groups = self.groups[kept]
-        self.heap = np.empty((max(ROOM, len(kept)), 2), np.int64)
         self.desk[places.HEAP] = 0
-        due = self.groups[:, places.DUE]
-        for group in np.flatnonzero(due != places.FAR).tolist():
-            self._watch(group, int(due[group]))
+        if not self.quiet:
+            self._watch_due(np.flatnonzero(self.groups[:, places.DUE] != places.FAR))
         return numbers
 
-    def _watch(self, group: int, due: int) -> None:
-        self._fit("heap", int(self.desk[places.HEAP]) + 1)
-        self.groups[group, places.DUE] = due
-        at = int(self.desk[places.HEAP])
-        self.desk[places.HEAP] += 1
-        while at > 0 and self.heap[(at - 1) // 2, 0] > due:
-            self.heap[at] = self.heap[(at - 1) // 2]
-            at = (at - 1) // 2
-        self.heap[at] = due, group
+    def _watch_due(self, groups: np.ndarray) -> None:
+        """The heap knows of `groups` too, int64[m], as their lines say: what is sorted is a heap."""
+        known = self.heap[: self.desk[places.HEAP]]
+        heap = np.concatenate([known, np.column_stack([self.groups[groups, places.DUE], groups])])
+        self.desk[places.HEAP] = 0
+        self._fit("heap", len(heap))
+        self.heap[: len(heap)] = heap[np.argsort(heap[:, 0], kind="stable")]
+        self.desk[places.HEAP] = len(heap)
 
     def _lines_out(self) -> np.ndarray:
         """What was emitted, which is forgotten here; more is taken at a time if there is much."""
@@ -119,10 +161,39 @@ class PatternGroups(ABC):
             self.emitted = np.empty((2 * len(self.emitted), places.EMITTED_WORDS), np.int64)
         return lines
 
+    def add_lines(self, name: str, used: int, count: int) -> int:
+        """Room for `count` lines more in a table, which are in use from now on; returns the first."""
+        first = int(self.desk[used])
+        self._fit(name, first + count)
+        self.desk[used] += count
+        return first
+
+    def _hand(self, arrays: Sequence[np.ndarray | Callee]) -> Any:
+        """What the kernels take for `arrays`, as long as none of them is made anew."""
+        known = (interpreting(), *map(id, arrays))
+        if self._handed_of != known:
+            self._handed, self._handed_of = Handed.of(arrays), known
+        return self._handed.arrays
+
     def _fit(self, name: str, lines: int) -> None:
         table = getattr(self, name)
         if len(table) <= lines:
             setattr(self, name, longer(table, 2 * lines))
+
+
+class RowsTold(PatternGroups):
+    """Whose loop writes the rows of what comes out too."""
+
+    def clear(self) -> None:
+        super().clear()
+        self.rows = np.empty((4 * ROOM, 4), np.int64)
+
+    def _collected(self) -> Emitted | None:
+        if not self.desk[places.EMITTED]:
+            return None
+        rows = self.rows[: self.desk[places.ROWS_OUT]].copy()
+        self.desk[places.ROWS_OUT] = 0
+        return Emitted(self._lines_out(), rows)
 
 
 def longer(table: np.ndarray, lines: int) -> np.ndarray:

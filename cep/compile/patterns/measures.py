@@ -12,6 +12,7 @@ from cep.compile.aggregate.window_state import WindowState
 from cep.compile.patterns.groups import Emitted
 from cep.elements import Batch
 from cep.kernels.columns import Column, Columns, concatenated_columns, nulls
+from cep.kernels.patterns.columns import count_rows_of, first_rows_of, last_rows_of
 from cep.model.expr import RowRef
 from cep.model.functions import Function
 from cep.model.operators import Aggregate
@@ -42,29 +43,27 @@ class Measures:
         found: dict[str, Column] = {}
         failures: list[GroupFailure] = []
         more = 0
-        for variable in dict.fromkeys(ref.variable for ref in self.refs):
+        for ref in self.refs:
+            if ref.function in (*_ROWS, "count"):
+                found[of_match(ref)] = self._of_row(ref, emitted, fetch)
+        for variable, totals in self.totals.items():
             mine = np.flatnonzero(emitted.rows[:, 2] == self.variables[variable])
             matches, rows = emitted.rows[mine, 0], emitted.rows[mine, 1]
-            stops = np.cumsum(np.bincount(matches, minlength=len(emitted)))
-            for ref in self.refs:
-                if ref.variable == variable and ref.function in (*_ROWS, "count"):
-                    found[of_match(ref)] = self._of_row(ref, stops, rows, fetch)
-            if variable in self.totals:
-                totals = self.totals[variable]
-                columns = fetch_all(rows, totals.names) if len(rows) else {}
-                found |= totals.of(len(emitted), matches, columns)
-                first, others = totals.state.take_failures()
-                failures, more = failures + first, more + others
+            found |= totals.of(len(emitted), matches, fetch_all(rows, totals.names))
+            first, others = totals.state.take_failures()
+            failures, more = failures + first, more + others
         return found, failures, more
 
-    def _of_row(self, ref: RowRef, stops: np.ndarray, rows: np.ndarray, fetch: Fetch) -> Column:
-        firsts = np.concatenate([[0], stops[:-1]])
-        if ref.function == "count":
-            return Column(INT64, stops - firsts)
-        at = firsts if ref.function == "first" else stops - 1 - ref.k
-        there = (at >= firsts) & (at < stops)
-        numbers = np.full(len(stops), -1)
-        numbers[there] = rows[at[there]]
+    def _of_row(self, ref: RowRef, emitted: Emitted, fetch: Fetch) -> Column:
+        variable, numbers = self.variables[ref.variable], np.empty(len(emitted), np.int64)
+        match ref.function:
+            case "count":
+                count_rows_of(emitted.rows, variable, numbers)
+                return Column(INT64, numbers)
+            case "first":
+                first_rows_of(emitted.rows, variable, numbers)
+            case "last":
+                last_rows_of(emitted.rows, variable, ref.k, numbers)
         return fetch(numbers, ref.column or "")
 
 
@@ -83,8 +82,8 @@ class _Totals:
 
     def of(self, n: int, matches: np.ndarray, columns: Columns) -> dict[str, Column]:
         """Of `n` matches; `matches`: of each row its match."""
-        own = {f"c{i}": columns[name] for i, name in enumerate(self.names)} if len(matches) else {}
         if len(matches):
+            own = {f"c{i}": columns[name] for i, name in enumerate(self.names)}
             self.state.add(Batch({_MATCH: Column(INT64, matches), **own}, np.full(len(matches), self.window)))
         self.window += 1
         answers = list(self.state.advance(self.window))

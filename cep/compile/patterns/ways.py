@@ -7,25 +7,26 @@ timed out and row in no match, and the rows of each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from cep.compile.patterns.conditions import WaysLoop
 from cep.compile.patterns.groups import ROOM, Emitted, PatternGroups, parameters_of
-from cep.errors import StateLimitExceeded
 from cep.kernels.jit import warm
-from cep.kernels.machine.addresses import Callee
+from cep.kernels.machine.addresses import NOT_CALLED, Callee
 from cep.kernels.patterns import places
 from cep.kernels.patterns.chains import KERNELS, count_rows, mark_rows, take_rows_of
 from cep.kernels.patterns.loop import advance
-from cep.kernels.patterns.ways import let_pass, watch_groups
+from cep.kernels.patterns.ways import let_pass, settle_ways, watch_groups
 from cep.kernels.states.exact_sum import POOL_WORDS
 from cep.model.operators import PatternWays
-from cep.model.patterns.automaton import COMPLETE, Automaton
-from cep.model.patterns.parts import BYS
+from cep.model.patterns.automaton import COMPLETE, Automaton, WayState
+from cep.model.patterns.checks import ALL, TO_NEXT
+from cep.model.patterns.parts import BYS, NEXT
 
 _GROUPS, _STARTS, _WAYS, _NODES, _WAITING, _EMITTED, _HEAP = range(7)
-_NO_LINES = np.empty((0, places.EMITTED_WORDS), np.int64)
+_NO_BITS = np.empty(0, np.int64)
 
 
 class Ways(PatternGroups):
@@ -37,8 +38,9 @@ class Ways(PatternGroups):
         self.operator, self.loop = operator, loop
         self.automaton = _arrays(operator, loop)
         self.sums = np.array(loop.registers.sums, np.int64)
+        self.quiet = bool(self.automaton[0][places.QUIET])
         super().__init__()
-        warm(advance, let_pass, *KERNELS, watch_groups)
+        warm(advance, let_pass, *KERNELS, settle_ways, watch_groups)
 
     def clear(self) -> None:
         super().clear()
@@ -46,7 +48,7 @@ class Ways(PatternGroups):
         self.ways = np.empty((ROOM, places.WAY_WORDS), np.int64)
         self.nodes = np.empty((ROOM, places.NODE_WORDS), np.int64)
         self.waiting = np.empty((ROOM, places.WAITING_WORDS), np.int64)
-        self.takes = np.empty(ROOM, np.uint8)
+        self.takes = np.empty(ROOM, np.int64)
         self.desk[[places.FREE_STARTS, places.FREE_WAYS, places.FREE_NODES, places.FREE_WAITING]] = places.NONE
         self.desk[places.USED_WAYS] = 1  # way 0 is for trying
         self.whole = np.zeros(POOL_WORDS, np.int64)
@@ -66,28 +68,17 @@ class Ways(PatternGroups):
     def tables(self) -> tuple[np.ndarray, ...]:
         return (self.groups, self.starts, self.ways, self.nodes, self.waiting, self.desk, self.emitted, self.heap)
 
+    def _all(self, bits: np.ndarray = _NO_BITS, judging: Callee = NOT_CALLED) -> Any:
+        """What the kernels take."""
+        conditions = (bits, self.registers, self.pool, self.sums, self.takes, judging)
+        return self._hand([*self.tables, *self.automaton, *conditions])
+
     # Rows and time
 
-    def take(
+    def _advance(
         self, numbers: np.ndarray, time: np.ndarray, first: int, bits: np.ndarray, now: int, arguments: Sequence[np.ndarray | None]
-    ) -> Iterator[Emitted | None]:
-        """Rows in stream order: their groups, event times, bits of variables, and what the conditions read; the first of them has the
-        number `first` among all. None: others may have their turn. To be pulled to its end before anything else is called.
-
-        Raises StateLimitExceeded: a group has more open starts than it may have.
-        """
-        self.begin()
-        while True:
-            called = self._called(now, arguments)
-            conditions = (bits, self.registers, self.pool, self.sums, called.function, called.arrays)
-            stopped = advance(*self.tables, *self.automaton, *conditions, len(time), numbers, time, first, self.takes)
-            if stopped != 1 or self.desk[places.EMITTED]:
-                yield self._collected()
-            if stopped == 0:
-                return
-            if stopped == 2:
-                raise StateLimitExceeded(str(self.desk[places.OVERFULL]))
-            self._make_room()
+    ) -> int:
+        return int(advance(self._all(bits, self._called(now, arguments)), len(time), numbers, time, first))
 
     def _called(self, now: int, columns: Sequence[np.ndarray | None]) -> Callee:
         """The conditions over rows of the match, as the loop calls them while no table is made anew."""
@@ -95,12 +86,13 @@ class Ways(PatternGroups):
         return self.loop.judging.called(own, columns)
 
     def settle(self, before: int) -> None:
-        """Nothing: a row, or time, leaves no decided way behind."""
+        if self.quiet:
+            settle_ways(self._all(), before)
 
     def pass_time(self, before: int) -> Iterator[Emitted | None]:
         self.begin()
         while self.desk[places.HEAP] and self.heap[0, 0] < before:
-            wanted = let_pass(*self.tables, *self.automaton, before)
+            wanted = let_pass(self._all(), before)
             if wanted and not self.desk[places.EMITTED]:
                 self.emitted = np.empty((2 * wanted, places.EMITTED_WORDS), np.int64)
                 continue
@@ -109,29 +101,25 @@ class Ways(PatternGroups):
     def watch(self, groups: np.ndarray) -> None:
         """Groups `groups`, int64[m], have open starts of which the heap does not know."""
         self._fit("heap", int(self.desk[places.HEAP]) + len(groups))
-        watch_groups(*self.tables, *self.automaton, groups)
+        watch_groups(self._all(), groups)
 
     def add_lines(self, name: str, used: int, count: int) -> int:
-        """Room for `count` lines more in a table, which are in use from now on; returns the first."""
-        first, ways = int(self.desk[used]), len(self.ways)
-        self._fit(name, first + count)
+        ways = len(self.ways)
+        first = super().add_lines(name, used, count)
         if len(self.ways) > ways:
             self._extend_registers(ways)
-        self.desk[used] += count
         return first
 
     def _collected(self) -> Emitted | None:
-        """What was emitted, which is forgotten here."""
         n = int(self.desk[places.EMITTED])
         if not n:
             return None
         lines = self._lines_out()
         rows = np.empty((count_rows(self.nodes, lines, np.empty(n, np.int64)), 4), np.int64)
-        take_rows_of(self.nodes, self.desk, lines, rows)
+        take_rows_of(self._all(), lines, rows)
         return Emitted(lines, rows)
 
-    def _make_room(self) -> None:
-        """For what the next row may make."""
+    def _make_room(self, full: bool) -> None:
         wanted, desk = int(self.desk[places.WANTED]), self.desk
         self._fit("starts", int(desk[places.USED_STARTS]) + 2)
         ways = len(self.ways)
@@ -143,7 +131,7 @@ class Ways(PatternGroups):
         self._fit("heap", int(desk[places.HEAP]) + 2)
         self._fit("emitted", int(desk[places.EMITTED]) + wanted)
         if len(self.takes) <= wanted:
-            self.takes = np.empty(2 * wanted, np.uint8)
+            self.takes = np.empty(2 * wanted, np.int64)
 
     def _extend_registers(self, ways: int) -> None:
         registers, pool = self.registers, self.pool
@@ -185,7 +173,7 @@ class Ways(PatternGroups):
 
 
 def _arrays(operator: PatternWays, loop: WaysLoop) -> tuple[np.ndarray, ...]:
-    """As the loops have them: edges, states, waits, arrive, arriving, initial, parameters."""
+    """As the loops have them: parameters, edges, states, waits, arrive, arriving, initial."""
     automaton, numbers = operator.automaton, {name: number for number, (name, _) in enumerate(operator.define)}
     edges: list[tuple[int, ...]] = []
     states: list[tuple[int, ...]] = []
@@ -199,21 +187,33 @@ def _arrays(operator: PatternWays, loop: WaysLoop) -> tuple[np.ndarray, ...]:
         spans = () if state.wait is None else state.wait.spans
         waits += [(numbers[name], span) for name, span in spans]
         directly = 0 if state.wait is None else _bits(state.wait.directly, numbers)
-        states.append((first, len(edges), waiting, len(waits), directly, max((span for _, span in spans), default=0)))
+        span = max((span for _, span in spans), default=0)
+        states.append((first, len(edges), waiting, len(waits), directly, span, *_heeded(automaton, state, numbers)))
     arriving = [number for items in automaton.arrive for number in items]
     stops = np.cumsum([len(items) for items in automaton.arrive]).tolist()
     arrive = [
         (stop - len(items), stop, numbers[name]) for stop, items, name in zip(stops, automaton.arrive, automaton.variables, strict=True)
     ]
     return (
-        _table(edges, 6),
-        _table(states, 6),
+        _parameters(operator, loop, numbers),
+        _table(edges, places.EDGE_WORDS),
+        _table(states, places.STATE_WORDS),
         _table(waits, 2),
         _table(arrive, 3),
         np.array(arriving, np.int64),
         np.array(automaton.initial, np.int64),
-        _parameters(operator, loop, numbers),
     )
+
+
+def _heeded(automaton: Automaton, state: WayState, numbers: dict[str, int]) -> tuple[int, bool]:
+    """HEEDED and FRAGILE of a state."""
+    found = _bits(frozenset(automaton.variables[edge.target] for edge in state.edges), numbers)
+    fragile = any(edge.by == NEXT or edge.forbids or edge.directly for edge in state.edges) or state.wait is not None
+    for edge in state.edges:
+        found |= _bits(edge.forbids | edge.directly, numbers) | (places.ANY_ROW if edge.by == NEXT else 0)
+    if state.wait is not None:
+        found |= _bits(frozenset(name for name, _ in state.wait.spans), numbers) | (places.ANY_ROW if state.wait.directly else 0)
+    return found, fragile
 
 
 def _table(lines: Sequence[tuple[int, ...]], words: int) -> np.ndarray:
@@ -229,7 +229,16 @@ def _parameters(operator: PatternWays, loop: WaysLoop, numbers: dict[str, int]) 
     found[places.REGISTERS] = loop.registers.width
     found[places.CORRELATED], found[places.REMEMBERED] = loop.judging.conditions, loop.judging.takings
     found[places.FAN], found[places.FAN_FIRST] = _fans(operator.automaton)
+    found[places.QUIET] = found[places.SIMPLE] and _is_quiet(operator)
+    found[places.INITIAL] = _bits(frozenset(operator.automaton.variables[target] for target in operator.automaton.initial), numbers)
     return found
+
+
+def _is_quiet(operator: PatternWays) -> bool:
+    """Does nothing come out when time ends a start: no match to which another was preferred, or that waited for an earlier one?"""
+    apart = operator.matches == ALL or operator.after == TO_NEXT
+    decided = operator.matches == ALL or all(COMPLETE not in items[1:] for items in operator.automaton.arrive)
+    return apart and decided and not operator.timed_out and not operator.unmatched
 
 
 def _fans(automaton: Automaton) -> tuple[int, int]:

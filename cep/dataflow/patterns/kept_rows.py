@@ -1,4 +1,5 @@
-"""Rows that something remembers by number, in pieces as they came; what is not remembered any more is left behind now and then."""
+"""Rows that something remembers by number: an array for each column, so that what is read of many rows is one look into it. What is not
+remembered any more is left behind now and then."""
 
 from __future__ import annotations
 
@@ -6,66 +7,64 @@ from collections.abc import Collection
 
 import numpy as np
 
-from cep.dataflow.channel import batch_bytes
-from cep.dataflow.outputs.output import compacted, concatenated
 from cep.elements import Batch
-from cep.kernels.columns import Column, nulls
-from cep.model.schema import Schema
+from cep.kernels.columns import Column, gathered, nulls
+from cep.kernels.jit import warm
+from cep.kernels.text import gather
+from cep.model.schema import DataType, Field, Schema
 
 #: Rows are looked through when there are twice as many as were left the last time, and this many more.
 ROWS_MORE = 65_536
-#: Pieces of fewer rows are put together, each at most half as long as the one before.
-FEW_ROWS = 8_192
+#: Rows that there is room for at first.
+_FEW = 64
 
 
 class KeptRows:
-    """Columns of `schema`, with event times and origins."""
+    """Columns of `schema`, and origins of `words` words."""
 
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
+    def __init__(self, schema: Schema, words: int) -> None:
+        self.schema, self.words = schema, words
+        if any(field.type.is_bytes for field in schema.fields):
+            warm(gather)
         self.clear()
 
     def clear(self) -> None:
-        self._pieces: list[Batch] = []
         self.rows = self._left = 0
+        self._columns = {field.name: _KeptColumn(field) for field in self.schema.fields}
+        self._origin = np.empty((_FEW, self.words), np.int64)
 
     @property
     def bytes(self) -> int:
-        return sum(map(batch_bytes, self._pieces))
+        return self._origin.nbytes + sum(column.bytes for column in self._columns.values())
 
     def add(self, batch: Batch) -> None:
         """Its rows have the numbers from `rows` on."""
-        self._put(Batch({name: batch.columns[name] for name in self.schema.names}, batch.time, batch.origin))
+        assert batch.origin is not None
+        end = self.rows + len(batch)
+        for name, column in self._columns.items():
+            column.put(batch.columns[name], self.rows, end)
+        self._origin = _with_room(self._origin, self.rows, end)
+        self._origin[self.rows : end] = batch.origin
+        self.rows = end
 
-    def _put(self, batch: Batch) -> None:
-        pieces = self._pieces
-        pieces.append(compacted(batch))
-        while len(pieces) > 1 and len(pieces[-2]) <= min(2 * len(pieces[-1]), FEW_ROWS):
-            pieces[-2:] = [concatenated(pieces[-2:])]
-        self.rows += len(batch)
+    def origins(self, numbers: np.ndarray) -> np.ndarray:
+        """int64[n, words], of the rows of these numbers."""
+        return self._origin.take(numbers, axis=0)
 
-    def take(self, numbers: np.ndarray, names: Collection[str]) -> Batch:
-        """The rows of these numbers, with columns `names`; there is at least one row."""
-        ends = np.cumsum([len(piece) for piece in self._pieces])
-        where = np.searchsorted(ends, numbers, side="right")
-        order, found = np.argsort(where, kind="stable"), []
-        pieces, firsts = np.unique(where[order], return_index=True)
-        for number, mine in zip(pieces.tolist(), np.split(order, firsts[1:]), strict=True):
-            piece = self._pieces[number]
-            chosen = Batch({name: piece.columns[name] for name in names}, piece.time, piece.origin)
-            found.append(chosen.take(numbers[mine] - (int(ends[number]) - len(piece))))
-        place = np.empty(len(numbers), np.int64)
-        place[order] = np.arange(len(numbers))
-        return concatenated(found).take(place)
+    def columns(self, numbers: np.ndarray, names: Collection[str]) -> dict[str, Column]:
+        """Columns of the rows of these numbers."""
+        return {name: self._columns[name].of(numbers) for name in names}
 
     def column(self, numbers: np.ndarray, name: str) -> Column:
         """A column of the rows of these numbers, NULL where one is negative."""
-        there = numbers >= 0
-        if not there.any():
-            return nulls(self.schema[name].type, len(numbers))
-        column = self.take(np.where(there, numbers, numbers[np.argmax(there)]), (name,)).columns[name]
-        valid = there.astype(np.uint8) if column.valid is None else column.valid & there
-        return Column(column.type, column.values, None if valid.all() else valid, column.data, column.starts)
+        column, there = self._columns[name], numbers >= 0
+        if there.all():
+            return column.of(numbers)
+        if not self.rows:
+            return nulls(column.type, len(numbers))
+        found = column.of(np.maximum(numbers, 0))
+        valid = there.astype(np.uint8) if found.valid is None else found.valid & there
+        return Column(found.type, found.values, valid, found.data, found.starts)
 
     @property
     def wants_sweep(self) -> bool:
@@ -73,12 +72,68 @@ class KeptRows:
 
     def keep(self, named: np.ndarray) -> np.ndarray:
         """Keeps the rows that are `named`, uint8[rows]; returns their new numbers, int64[rows], of others nonsense."""
-        numbers = np.cumsum(named, dtype=np.int64) - 1
-        pieces, begin, self._pieces, self.rows = self._pieces, 0, [], 0
-        for piece in pieces:
-            kept = np.flatnonzero(named[begin : begin + len(piece)])
-            begin += len(piece)
-            if len(kept):
-                self._put(piece.take(kept))
-        self._left = self.rows
-        return numbers
+        kept = np.flatnonzero(named)
+        for column in self._columns.values():
+            column.keep(kept)
+        self._origin = self._origin.take(kept, axis=0)
+        self.rows = self._left = len(kept)
+        return np.cumsum(named, dtype=np.int64) - 1
+
+
+class _KeptColumn:
+    """A column as arrays with room for more. The bytes of its texts lie one behind the other; those that are there are never written again,
+    for columns that came out look at them."""
+
+    def __init__(self, field: Field) -> None:
+        empty = nulls(field.type, 0)
+        self.type: DataType = field.type
+        self._values = empty.values
+        self._valid = np.empty(0, np.uint8) if field.nullable else None
+        self._data = None if empty.data is None else np.zeros(_FEW, np.uint8)
+        self._starts, self._used = empty.starts, 0
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.nbytes for each in (self._values, self._valid, self._data, self._starts) if each is not None)
+
+    def put(self, column: Column, begin: int, end: int) -> None:
+        """The values of the rows from `begin` to before `end`."""
+        self._values = _with_room(self._values, begin, end)
+        if self._valid is not None:
+            self._valid = _with_room(self._valid, begin, end)
+            self._valid[begin:end] = 1 if column.valid is None else column.valid
+        if self._data is None or self._starts is None:
+            self._values[begin:end] = column.values
+            return
+        offsets, body = gathered(column)
+        self._data = _with_room(self._data, self._used, self._used + len(body))
+        self._data[self._used : self._used + len(body)] = body
+        self._starts = _with_room(self._starts, begin, end)
+        self._starts[begin:end] = offsets[:-1]
+        self._starts[begin:end] += self._used
+        self._values[begin:end] = offsets[1:] - offsets[:-1]
+        self._used += len(body)
+
+    def of(self, numbers: np.ndarray) -> Column:
+        starts = None if self._starts is None else self._starts[numbers]
+        valid = None if self._valid is None else self._valid[numbers]
+        return Column(self.type, self._values[numbers], None if valid is None or valid.all() else valid, self._data, starts)
+
+    def keep(self, kept: np.ndarray) -> None:
+        """Its rows `kept`, from 0 on."""
+        column = self.of(kept)
+        self._values = self._values[:0]
+        if self._data is not None and self._starts is not None:
+            self._starts, self._data, self._used = self._starts[:0], np.zeros(_FEW, np.uint8), 0
+        if self._valid is not None:
+            self._valid = self._valid[:0]
+        self.put(column, 0, len(kept))
+
+
+def _with_room(array: np.ndarray, used: int, wanted: int) -> np.ndarray:
+    """`array`, or a larger one that begins with as many of its items, with room for so many."""
+    if wanted <= len(array):
+        return array
+    larger = np.empty((max(2 * wanted, _FEW), *array.shape[1:]), array.dtype)
+    larger[:used] = array[:used]
+    return larger

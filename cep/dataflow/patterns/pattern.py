@@ -14,12 +14,13 @@ from cep.compile.chain.chain import arguments_of, compile_chain
 from cep.compile.patterns.choice import matcher_of
 from cep.compile.patterns.cohorts import Cohorts
 from cep.compile.patterns.conditions import Alone, Conditions, compile_conditions
+from cep.compile.patterns.families import FamilyBundles
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.operators.context import BuildContext
 from cep.dataflow.operators.operator import ChainOperator, Clock, Keep, Part, TextChainOperator, outcome
 from cep.dataflow.operators.sequential import HELD, SequentialOperator
 from cep.dataflow.outputs.text_codes import TextCodes
-from cep.dataflow.patterns import cohorts_snapshot, ways_snapshot
+from cep.dataflow.patterns import cohorts_snapshot, families_snapshot, ways_snapshot
 from cep.dataflow.patterns.kept_rows import KeptRows
 from cep.dataflow.patterns.outcomes import Outcomes
 from cep.dataflow.state.hold import Hold
@@ -29,6 +30,7 @@ from cep.errors import StateLimitExceeded
 from cep.kernels.columns import Column, nulls
 from cep.kernels.jit import warm
 from cep.kernels.patterns import places
+from cep.kernels.patterns.columns import COLUMN_KERNELS, add_bits
 from cep.kernels.tables.group_numbers import GroupNumbers
 from cep.model.operators import PatternBranch, PatternWays
 from cep.model.operators.pattern_ways import ALL_ROWS
@@ -64,13 +66,12 @@ class PatternOperator(SequentialOperator):
         self.numbers, self._groups_left = GroupNumbers(self.by), 0
         self.texts = TextCodes(conditions.loop.texts)
         self.ways = matcher_of(operator, conditions.loop)
-        self.kept = KeptRows(Schema(tuple(hold.schema[name] for name in self._kept_columns())))
         self.words = hold.format.origin
+        self.kept = KeptRows(Schema(tuple(hold.schema[name] for name in self._kept_columns())), self.words)
         self.outcomes = Outcomes(operator, self.pattern, hold.schema, self.words, self.numbers, self.kept, dead_letters)
         asked = [Lag(of_prev(ref), ref.column, ref.k) for ref in conditions.prevs]
         self.lags = Lags(self.by, asked, hold.schema, operator.time_to_live) if asked else None
-        if asked:
-            warm(*KERNELS)
+        warm(*COLUMN_KERNELS, *(KERNELS if asked else ()))
 
     def _kept_columns(self) -> Iterator[str]:
         """What is read of a row once it is in a match."""
@@ -147,7 +148,7 @@ class PatternOperator(SequentialOperator):
         """The rows that are in the sequence, and of each which variables' conditions over the row alone are true, a bit each."""
         alone = self.conditions.alone
         made = outcome(batch, alone.chain.process(batch.columns, len(batch), self.clock()), self.dead_letters)
-        bits = _bits(made, alone, np.zeros(len(made), np.int64))
+        bits = _bits(made, alone)
         rows = replace(made, columns={name: column for name, column in made.columns.items() if name not in alone.names})
         if self.operator.takes_all or (bits != 0).all():
             return rows, bits
@@ -163,7 +164,7 @@ class PatternOperator(SequentialOperator):
             return batch, bits
         made = outcome(batch, before.chain.process(batch.columns, len(batch), self.clock()), self.dead_letters)
         cleared = np.full(len(made), ~sum(1 << number for number in before.variables))
-        return batch, bits & (cleared | _bits(made, before, np.zeros(len(made), np.int64)))
+        return batch, bits & (cleared | _bits(made, before))
 
     def _too_many(self, group: int) -> StateLimitExceeded:
         keys = self.numbers.columns_of(np.array([group]))
@@ -199,6 +200,8 @@ class PatternOperator(SequentialOperator):
         parts += [] if self.lags is None else [Part(LAGS, 0, self.lags.snapshot())]
         if isinstance(self.ways, Cohorts):
             own = cohorts_snapshot.snapshot(self.ways, self.numbers, self.kept)
+        elif isinstance(self.ways, FamilyBundles):
+            own = families_snapshot.snapshot(self.ways, self.numbers, self.kept)
         else:
             own = ways_snapshot.snapshot(self.ways, self.numbers, self.kept, self.texts)
         return parts + [Part(name, 0, batch) for name, batch in own.items()]
@@ -212,6 +215,8 @@ class PatternOperator(SequentialOperator):
         own = [part for part in parts if part.name not in (HELD, LAGS)]
         if isinstance(self.ways, Cohorts):
             cohorts_snapshot.restore(self.ways, self.numbers, self.kept, own, keep)
+        elif isinstance(self.ways, FamilyBundles):
+            families_snapshot.restore(self.ways, self.numbers, self.kept, own, keep)
         else:
             ways_snapshot.restore(self.ways, self.numbers, self.kept, self.texts, own, keep)
         self._check()
@@ -233,11 +238,11 @@ class PatternOperator(SequentialOperator):
         return f"{len(self.numbers)} groups (most open starts: {keys}); {self.kept.rows} rows kept; {len(self.hold)} rows held"
 
 
-def _bits(batch: Batch, alone: Alone, bits: np.ndarray) -> np.ndarray:
+def _bits(batch: Batch, alone: Alone) -> np.ndarray:
+    bits = np.zeros(len(batch), np.int64)
     for number, name in zip(alone.variables, alone.names, strict=True):
         column = batch.columns[name]
-        true = column.values != 0 if column.valid is None else (column.values != 0) & (column.valid != 0)
-        bits |= true.astype(np.int64) << number
+        add_bits(column.values, column.values if column.valid is None else column.valid, number, bits)
     return bits
 
 

@@ -69,10 +69,8 @@ def saved_rows(numbers: GroupNumbers, kept: KeptRows, rows: np.ndarray, owner: n
     """Rows of tuples by number; `owner`: the group of each row of `kept`."""
     if not len(rows):
         return part_of(numbers, rows, np.empty((0, 2), np.int64))
-    batch = kept.take(rows, kept.schema.names)
-    assert batch.origin is not None
-    columns = {f"{_COLUMN}{name}": to_arrow(column) for name, column in batch.columns.items()}
-    return part_of(numbers, owner[rows], np.column_stack([rows, batch.time, batch.origin]), columns)
+    columns = {f"{_COLUMN}{name}": to_arrow(column) for name, column in kept.columns(rows, kept.schema.names).items()}
+    return part_of(numbers, owner[rows], np.column_stack([rows, kept.origins(rows)]), columns)
 
 
 def restored_rows(part: SavedRows | None, kept: KeptRows) -> Renaming:
@@ -81,6 +79,5 @@ def restored_rows(part: SavedRows | None, kept: KeptRows) -> Renaming:
         return Renaming(np.empty(0, np.int64), 0)
     renaming = Renaming(part.words[:, 0], kept.rows)
     columns = {field.name: from_arrow(part.batch.column(f"{_COLUMN}{field.name}"), field.type) for field in kept.schema.fields}
-    origin = np.ascontiguousarray(part.words[:, 2:])
-    kept.add(Batch(columns, np.ascontiguousarray(part.words[:, 1]), origin))
+    kept.add(Batch(columns, np.empty(len(part.groups), np.int64), part.words[:, 1:]))
     return renaming

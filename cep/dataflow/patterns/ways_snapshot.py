@@ -250,6 +250,7 @@ class _Restoring:
         ways.ways[at, places.FOLLOWING] = np.where(ends, places.NONE, np.concatenate([at[1:], [places.NONE]]))
         ways.starts[own[order][begins], places.WAY] = at[begins]
         np.add.at(ways.groups, (part.groups, np.full(len(part.groups), places.WAYS)), 1)
+        ways.groups[part.groups, places.HEEDS] = -1  # until none is open
         self._registers(part, lines)
 
     def _registers(self, part: SavedRows, lines: slice) -> None:

@@ -11,11 +11,10 @@ from numba.extending import overload
 from numba.np.arrayobj import populate_array
 
 from cep.kernels.machine.addresses import (
-    call_at,
+    call_of,
     float64s_at,
     int32s_at,
     int64s_at,
-    lines_of,
     uint8s_at,
     written_float64s_at,
     written_int64s_at,
@@ -147,26 +146,34 @@ def _prefetch(typing: Any, array: Any, at: Any) -> Any:
     return types.void(array, types.int64), generate
 
 
-@as_instructions(call_at)
-def _call_at(typing: Any, function: Any, arrays: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+def _pair(builder: Any, arrays: Any, k: Any) -> tuple[Any, Any]:
+    """The two words of number `k` of arrays, as `addresses` writes them; they stay while a kernel runs, whatever it stores elsewhere."""
+    words = builder.inttoptr(arrays, _WORD.as_pointer())
+    first = builder.shl(k, _WORD(1))
+    one, other = (builder.load(builder.gep(words, [builder.add(first, _WORD(more))])) for more in (0, 1))
+    for load in (one, other):
+        load.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return one, other
+
+
+@as_instructions(call_of)
+def _call_of(typing: Any, arrays: Any, k: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     takes = [types.int64] * 5
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         convention = context.call_conv
         kind = convention.get_function_type(types.int64, takes)
-        where = builder.ptrtoint(field_of(context, builder, signature.args[1], arguments[1], "data"), _WORD)
-        called = builder.inttoptr(arguments[0], kind.as_pointer())
+        function, where = _pair(builder, *arguments[:2])
+        called = builder.inttoptr(function, kind.as_pointer())
         _, returned = convention.call_function(builder, called, types.int64, takes, [*arguments[2:], where])
         return returned
 
-    return types.int64(types.int64, arrays, *takes[1:]), generate
+    return types.int64(types.int64, types.int64, *takes[1:]), generate
 
 
 def _made(context: Any, builder: Any, kind: Any, arguments: Any) -> Any:
-    """The array of words as `addresses.Callee` writes them; of a third argument, lines of so many items."""
-    words = builder.inttoptr(arguments[0], _WORD.as_pointer())
-    first = builder.shl(arguments[1], _WORD(1))
-    address, size = (builder.load(builder.gep(words, [builder.add(first, _WORD(more))])) for more in (0, 1))
+    """The array whose address and length stand there; of a third argument, lines of so many items."""
+    address, size = _pair(builder, *arguments[:2])
     item = context.get_data_type(kind.dtype)
     bytes_ = _WORD(context.get_abi_sizeof(item))
     shape, strides = [size], [bytes_]
@@ -197,15 +204,15 @@ def _written_lines_at(typing: Any, arrays: Any, k: Any, width: Any) -> Any:
     return kind(types.int64, types.int64, types.int64), lambda context, builder, _, given: _made(context, builder, kind, given)
 
 
-@as_instructions(lines_of)
-def _lines_of(typing: Any, table: Any, width: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        places = context.data_model_manager[signature.args[0]]
-        shape = builder.extract_value(arguments[0], places.get_field_position("shape"))
-        shape = builder.insert_value(shape, arguments[1], 1)
-        return builder.insert_value(arguments[0], shape, places.get_field_position("shape"))
+def as_accessor(function: Any, number: int, width: int) -> None:
+    """`function` finds an array by its number (`addresses.table_at`)."""
+    kind = types.Array(types.int64, 2 if width else 1, "C")
+    more = [_WORD(width)] if width else []
 
-    return table(table, types.int64), generate
+    def definition(typing: Any, arrays: Any) -> Any:
+        return kind(types.int64), lambda context, builder, _, given: _made(context, builder, kind, [given[0], _WORD(number), *more])
+
+    as_instructions(function)(definition)
 
 
 def _called(name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cep.kernels.jit import kernel
+from cep.kernels.patterns.lines import Tables
 from cep.kernels.patterns.places import (
     FOLLOWING,
     GROUP,
@@ -20,7 +21,8 @@ from cep.kernels.patterns.places import (
     WAY,
     WITH,
 )
-from cep.kernels.patterns.ways import apart_release
+from cep.kernels.patterns.way_lines import apart_release
+from cep.kernels.patterns.way_tables import nodes_at
 
 
 @kernel("int64(const int64[:, :], const int64[:, :], int64[:])", on_demand=True)
@@ -37,11 +39,11 @@ def count_rows(nodes: np.ndarray, emitted: np.ndarray, counts: np.ndarray) -> in
     return total
 
 
-@kernel("void(int64[:, :], int64[:], const int64[:, :], int64[:, :])", on_demand=True)
-def take_rows_of(nodes: np.ndarray, desk: np.ndarray, emitted: np.ndarray, out: np.ndarray) -> None:
+@kernel("void(int64, const int64[:, :], int64[:, :])", on_demand=True)
+def take_rows_of(tables: Tables, emitted: np.ndarray, out: np.ndarray) -> None:
     """For each of `emitted` its rows in order: (which of them, number among all rows, variable, number in the group). They have the
     nodes no more."""
-    stop = 0
+    nodes, stop = nodes_at(tables), 0
     for k in range(len(emitted)):
         node = emitted[k, LAST_NODE]
         count = 0
@@ -54,7 +56,7 @@ def take_rows_of(nodes: np.ndarray, desk: np.ndarray, emitted: np.ndarray, out: 
             at -= 1
             out[at, 0], out[at, 1], out[at, 2], out[at, 3] = k, nodes[node, ROW], nodes[node, VARIABLE], nodes[node, NODE_SEQ]
             node = nodes[node, PARENT]
-        apart_release(nodes, desk, emitted[k, LAST_NODE])
+        apart_release(tables, emitted[k, LAST_NODE])
 
 
 @kernel("void(const int64[:, :], const int64[:, :], uint8[:])", on_demand=True)

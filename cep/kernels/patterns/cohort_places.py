@@ -29,10 +29,9 @@ ALONG = -1
 #: its stage; the move that began it; was its row used by a match?
 NEXT_START, START_TIME, START_SEQ, START_ROW, STAGE, BEGUN, START_USED = range(7)
 COHORT_START_WORDS = 8
-#: Of the desk: where lines are free (by twos, as in `places`: the first free one and the used ones) and how many are; is the row at hand
-#: taken, so that only what is decided is to be said? Rows of what came out.
+#: Of the desk: where lines are free (by twos, as in `places`: the first free one and the used ones) and how many are.
 FREE_STAGES, USED_STAGES, FREE_COHORT_STARTS, USED_COHORT_STARTS = range(4)
-LEFT_STAGES, LEFT_COHORT_STARTS, TAKEN, ROWS_OUT = range(DESK_WORDS, DESK_WORDS + 4)
-COHORT_DESK_WORDS = DESK_WORDS + 4
+LEFT_STAGES, LEFT_COHORT_STARTS = range(DESK_WORDS, DESK_WORDS + 2)
+COHORT_DESK_WORDS = DESK_WORDS + 2
 #: Of a move, in place of its number.
 SAME, DEAD = -1, -2

@@ -4,10 +4,7 @@ A row of a group, at number `q`, is tried by every way of every open start, in t
 nodes from which it is taken are marked; then ways are made of those that take it, and others stay or die. For a way may not skip what
 another way with the same rows takes.
 
-`tables` and `automaton` are as in `cep.kernels.patterns.ways`. `conditions` are (bits, registers, pool, sums, function, arrays): which
-variables a row may be by what it is alone, a bit each; what ways remember (`cep.compile.patterns.registers`), and where in that exact sums
-are; and what is compiled for each query, a function called by address: it gives registers what a row brings, and says whether the
-row is one of a variable by what they have then.
+`tables` are those of `cep.kernels.patterns.way_tables`.
 """
 
 from __future__ import annotations
@@ -17,10 +14,18 @@ from typing import Any
 import numpy as np
 
 from cep.kernels.jit import apart, inlined, kernel
-from cep.kernels.machine.addresses import call_at
+from cep.kernels.machine.memory import prefetch
+from cep.kernels.patterns.lines import (
+    Tables,
+    desk_at,
+    emitted_at,
+    heap_at,
+    parameters_at,
+)
 from cep.kernels.patterns.places import (
     AFTER,
     ALL,
+    ANY_ROW,
     AT_ROW,
     BROKEN,
     BY,
@@ -28,7 +33,6 @@ from cep.kernels.patterns.places import (
     BY_THEN,
     CHILD,
     COMPLETE,
-    CORRELATED,
     DIRECT,
     DIRECTLY,
     DROPPED,
@@ -42,11 +46,15 @@ from cep.kernels.patterns.places import (
     FAR,
     FOLLOWING,
     FORBIDS,
+    FRAGILE,
     GAP,
     GROUP,
+    GROUP_WORDS,
     HEAD,
     HEAP,
+    HEEDS,
     HIT,
+    INITIAL,
     LAST,
     LEFT_NODES,
     LEFT_STARTS,
@@ -60,11 +68,11 @@ from cep.kernels.patterns.places import (
     OVERFULL,
     PASSED,
     REGISTERS,
-    REMEMBERED,
     ROW0,
     SEQ,
     SIBLING,
     STAMP,
+    START_WORDS,
     STATE,
     TAKES,
     TARGET,
@@ -87,118 +95,60 @@ from cep.kernels.patterns.places import (
     WANTS_UNMATCHED,
     WAY,
     WAY_SEQ,
+    WAY_WORDS,
     WAYS,
 )
-from cep.kernels.patterns.ways import (
-    AUTOMATON,
-    TABLES,
+from cep.kernels.patterns.way_conditions import any_way_holds, copy_registers, remember_row, way_holds, which_hold
+from cep.kernels.patterns.way_lines import (
     apart_complete_one,
-    apart_cut,
     apart_decide,
     apart_drop_start,
     apart_emit,
-    apart_merge_equal,
-    apart_pass_time,
     apart_release,
-    automaton_of,
-    drop_if_over,
     drop_way,
     new_node,
     new_start,
     new_waiting,
     new_way,
-    tables_of,
+)
+from cep.kernels.patterns.way_tables import (
+    arrive_at,
+    arriving_at,
+    bits_at,
+    edges_at,
+    groups_at,
+    initial_at,
+    nodes_at,
+    registers_at,
+    starts_at,
+    states_at,
+    takes_at,
+    waiting_at,
+    waits_at,
+    ways_at,
+)
+from cep.kernels.patterns.ways import (
+    apart_cut,
+    apart_merge_equal,
+    apart_pass_time,
+    drop_if_over,
     watch,
 )
-from cep.kernels.states.exact_sum import POOL_WORDS, SPILLED
 
-#: What `conditions` are, as types.
-CONDITIONS = "const int64[:], int64[:], int64[:, :], const int64[:], int64, const int64[:]"
-Tables = Any
-Automaton = Any
-Conditions = Any
 #: Of the row at hand: its number in the batch, event time, number in the group, number among all rows, the waiting row that it is (or
 #: NONE), and its stamp.
 Row = tuple[Any, Any, Any, Any, Any, Any]
-
-
-# --- conditions -------------------------------------------------------------------------------------------------------
-
-
-@inlined
-def _copy_registers(way: int, parent: int, parameters: np.ndarray, conditions: Conditions) -> None:
-    """What the way `parent` remembers, the way `way` does; NONE: nothing."""
-    registers, pool, sums = conditions[1], conditions[2], conditions[3]
-    width = parameters[REGISTERS]
-    to, of = way * width, parent * width
-    if parent < 0:
-        for k in range(width):
-            registers[to + k] = 0
-        return
-    for k in range(width):
-        registers[to + k] = registers[of + k]
-    for j in range(len(sums)):
-        if registers[to + sums[j]] & SPILLED:
-            line, other = way * len(sums) + j, parent * len(sums) + j
-            for k in range(POOL_WORDS):
-                pool[line, k] = pool[other, k]
-            registers[to + sums[j] + 1] = line
-
-
-@apart
-def apart_ask(v: int, i: int, parent: int, parameters: np.ndarray, conditions: Conditions) -> Any:
-    """Is row i one of variable v, by what the way `parent` remembers? The way 0 is for trying."""
-    _copy_registers(0, parent, parameters, conditions)
-    return call_at(conditions[4], conditions[5], v, i, 0, 1) != 0
-
-
-@inlined
-def _holds(v: int, i: int, parent: int, parameters: np.ndarray, conditions: Conditions) -> Any:
-    """Is row i one of variable v behind the rows of the way `parent`? NONE: of no row."""
-    if not conditions[0][i] >> v & 1:
-        return False
-    return not parameters[CORRELATED] >> v & 1 or apart_ask(v, i, parent, parameters, conditions)
-
-
-@inlined
-def _remember(v: int, i: int, way: int, parent: int, parameters: np.ndarray, conditions: Conditions) -> None:
-    """The way remembers what `parent` does, and row i, taken as variable v."""
-    if parameters[REGISTERS]:
-        _copy_registers(way, parent, parameters, conditions)
-        if parameters[REMEMBERED] >> v & 1:
-            call_at(conditions[4], conditions[5], v, i, way, 0)
-
-
-@inlined
-def _any_holds(names: int, i: int, way: int, parameters: np.ndarray, conditions: Conditions) -> bool:
-    """Is row i one of the variables whose bits are in `names`?"""
-    v = 0
-    while names:
-        if names & 1 and _holds(v, i, way, parameters, conditions):
-            return True
-        names >>= 1
-        v += 1
-    return False
-
-
-@inlined
-def _which_hold(names: int, i: int, way: int, parameters: np.ndarray, conditions: Conditions) -> Any:
-    """Of the variables whose bits are in `names` those that row i is one of."""
-    found, v = 0, 0
-    while names >> v:
-        if names >> v & 1 and _holds(v, i, way, parameters, conditions):
-            found |= 1 << v
-        v += 1
-    return found
+#: Rows ahead at which a group is asked for, the first start of one, its way, and that of the next.
+GROUP_AHEAD, START_AHEAD, WAY_AHEAD, NEXT_AHEAD = 16, 8, 4, 2
 
 
 # --- a row and a way --------------------------------------------------------------------------------------------------
 
 
 @inlined
-def _taken(edge: int, way: int, here: Row, tables: Tables, automaton: Automaton, conditions: Conditions) -> Any:
+def _taken(edge: int, way: int, here: Row, tables: Tables) -> Any:
     """May the row be the next one of the way by this edge, and is it one of its variable?"""
-    ways, edges, parameters = tables[2], automaton[0], automaton[6]
+    ways, edges = ways_at(tables), edges_at(tables)
     i, t, q = here[0], here[1], here[2]
     directly = q == ways[way, WAY_SEQ] + 1
     if (edges[edge, BY] == BY_NEXT and not directly) or (edges[edge, BY] == BY_THEN and ways[way, PASSED]):
@@ -207,15 +157,15 @@ def _taken(edge: int, way: int, here: Row, tables: Tables, automaton: Automaton,
         return False
     if edges[edge, GAP] != FAR and t - ways[way, TIME] > edges[edge, GAP]:
         return False
-    if directly and edges[edge, DIRECTLY] and _any_holds(edges[edge, DIRECTLY], i, way, parameters, conditions):
+    if directly and edges[edge, DIRECTLY] and any_way_holds(edges[edge, DIRECTLY], i, way, tables):
         return False
-    return _holds(edges[edge, TAKES], i, way, parameters, conditions)
+    return way_holds(edges[edge, TAKES], i, way, tables)
 
 
 @inlined
 def _child(node: int, variable: int, here: Row, tables: Tables) -> Any:
     """The node of the row behind `node`, as `variable`: one for all ways."""
-    nodes = tables[3]
+    nodes = nodes_at(tables)
     if nodes[node, HIT] != here[5]:
         nodes[node, HIT], nodes[node, CHILD] = here[5], NONE
     child = nodes[node, CHILD]
@@ -228,18 +178,19 @@ def _child(node: int, variable: int, here: Row, tables: Tables) -> Any:
 
 
 @apart
-def apart_arrive(
-    start: int, position: int, node: int, parent: int, last: int, here: Row, tables: Tables, automaton: Automaton, conditions: Conditions
-) -> Any:
+def apart_arrive(start: int, position: int, node: int, parent: int, last: int, here: Row, tables: Tables) -> Any:
     """The ways that come to `position` with the row, behind the way `last` of the start; returns the last one."""
-    starts, ways, nodes = tables[1], tables[2], tables[3]
-    arrive, arriving, parameters, group = automaton[3], automaton[4], automaton[6], starts[start, GROUP]
+    starts, ways, nodes = starts_at(tables), ways_at(tables), nodes_at(tables)
+    arrive, arriving, parameters, group = arrive_at(tables), arriving_at(tables), parameters_at(tables), starts[start, GROUP]
     for k in range(arrive[position, 0], arrive[position, 1]):
         if parameters[ALL] and arriving[k] == COMPLETE:
-            apart_complete_one(tables, automaton, start, node, here[1], here[0])
+            apart_complete_one(tables, start, node, here[1], here[0])
             continue
         way = new_way(tables, group, arriving[k], node, here[1], here[2])
-        _remember(nodes[node, VARIABLE], here[0], way, parent, parameters, conditions)
+        if arriving[k] == COMPLETE:
+            copy_registers(way, NONE, tables)  # what a match remembers is not asked
+        else:
+            remember_row(nodes[node, VARIABLE], here[0], way, parent, tables)
         if last >= 0:
             ways[last, FOLLOWING] = way
         else:
@@ -249,15 +200,15 @@ def apart_arrive(
 
 
 @inlined
-def _waits_on(way: int, here: Row, tables: Tables, automaton: Automaton, conditions: Conditions) -> bool:
+def _waits_on(way: int, here: Row, tables: Tables) -> bool:
     """Does what waits for nothing to come still wait, or is it over well?"""
-    ways, states, waits, parameters = tables[2], automaton[1], automaton[2], automaton[6]
+    ways, states, waits = ways_at(tables), states_at(tables), waits_at(tables)
     state, i = ways[way, STATE], here[0]
     for k in range(states[state, WAIT_FIRST], states[state, WAIT_STOP]):
-        if here[1] - ways[way, TIME] <= waits[k, 1] and _holds(waits[k, 0], i, way, parameters, conditions):
+        if here[1] - ways[way, TIME] <= waits[k, 1] and way_holds(waits[k, 0], i, way, tables):
             return False
     if here[2] == ways[way, WAY_SEQ] + 1 and states[state, WAIT_DIRECTLY]:
-        if _any_holds(states[state, WAIT_DIRECTLY], i, way, parameters, conditions):
+        if any_way_holds(states[state, WAIT_DIRECTLY], i, way, tables):
             return False
         if states[state, WAIT_FIRST] == states[state, WAIT_STOP]:
             ways[way, STATE] = COMPLETE
@@ -265,21 +216,21 @@ def _waits_on(way: int, here: Row, tables: Tables, automaton: Automaton, conditi
 
 
 @apart
-def apart_stays(way: int, hit: bool, here: Row, tables: Tables, automaton: Automaton, conditions: Conditions) -> bool:
+def apart_stays(way: int, hit: bool, here: Row, tables: Tables) -> bool:
     """Does the way still await something behind the row, which it has not taken?"""
-    ways, edges, states, parameters = tables[2], automaton[0], automaton[1], automaton[6]
+    ways, edges, states = ways_at(tables), edges_at(tables), states_at(tables)
     state, i, alive = ways[way, STATE], here[0], False
     if states[state, EDGE_FIRST] == states[state, EDGE_STOP]:
-        return _waits_on(way, here, tables, automaton, conditions)
+        return _waits_on(way, here, tables)
     if hit:
         ways[way, PASSED] = 1
     for e in range(states[state, EDGE_FIRST], states[state, EDGE_STOP]):
         if edges[e, BY] == BY_NEXT or (edges[e, BY] == BY_THEN and ways[way, PASSED]):
             continue
         if here[2] == ways[way, WAY_SEQ] + 1 and edges[e, DIRECTLY]:
-            ways[way, DIRECT] |= _which_hold(edges[e, DIRECTLY], i, way, parameters, conditions)
+            ways[way, DIRECT] |= which_hold(edges[e, DIRECTLY], i, way, tables)
         if edges[e, FORBIDS]:
-            ways[way, BROKEN] |= _which_hold(edges[e, FORBIDS] & ~ways[way, BROKEN], i, way, parameters, conditions)
+            ways[way, BROKEN] |= which_hold(edges[e, FORBIDS] & ~ways[way, BROKEN], i, way, tables)
         if not edges[e, FORBIDS] & ways[way, BROKEN] and not edges[e, DIRECTLY] & ways[way, DIRECT]:
             alive = True
     return alive
@@ -289,26 +240,30 @@ def apart_stays(way: int, hit: bool, here: Row, tables: Tables, automaton: Autom
 
 
 @apart
-def apart_look(start: int, here: Row, takes: np.ndarray, tables: Tables, automaton: Automaton, conditions: Conditions) -> None:
-    """The first pass."""
-    starts, ways, nodes, states, stamp = tables[1], tables[2], tables[3], automaton[1], here[5]
-    way, k = starts[start, WAY], 0
+def apart_look(start: int, here: Row, tables: Tables) -> bool:
+    """The first pass. Does the row change anything of the start?"""
+    starts, ways, nodes, states, stamp = starts_at(tables), ways_at(tables), nodes_at(tables), states_at(tables), here[5]
+    takes, way, k, changes = takes_at(tables), starts[start, WAY], 0, False
     while way >= 0:
         state = ways[way, STATE]
         if state != COMPLETE:
+            changes |= states[state, FRAGILE] != 0
             for e in range(states[state, EDGE_FIRST], states[state, EDGE_STOP]):
-                takes[k] = _taken(e, way, here, tables, automaton, conditions)
-                if takes[k] and nodes[ways[way, NODE], HIT] != stamp:
-                    nodes[ways[way, NODE], HIT], nodes[ways[way, NODE], CHILD] = stamp, NONE
+                takes[k] = _taken(e, way, here, tables)
+                if takes[k]:
+                    changes = True
+                    if nodes[ways[way, NODE], HIT] != stamp:
+                        nodes[ways[way, NODE], HIT], nodes[ways[way, NODE], CHILD] = stamp, NONE
                 k += 1
         way = ways[way, FOLLOWING]
+    return changes
 
 
 @apart
-def apart_step(start: int, here: Row, takes: np.ndarray, tables: Tables, automaton: Automaton, conditions: Conditions) -> None:
+def apart_step(start: int, here: Row, tables: Tables) -> None:
     """The second pass."""
-    starts, ways, nodes, edges, states = tables[1], tables[2], tables[3], automaton[0], automaton[1]
-    group, parameters = starts[start, GROUP], automaton[6]
+    starts, ways, nodes, edges, states = starts_at(tables), ways_at(tables), nodes_at(tables), edges_at(tables), states_at(tables)
+    group, parameters, takes = starts[start, GROUP], parameters_at(tables), takes_at(tables)
     way, last, k, made = starts[start, WAY], NONE, 0, False
     starts[start, WAY] = NONE
     while way >= 0:
@@ -321,13 +276,13 @@ def apart_step(start: int, here: Row, takes: np.ndarray, tables: Tables, automat
                 if takes[k]:
                     child = _child(node, edges[e, TAKES], here, tables)
                     nodes[child, USES] += 1
-                    last = apart_arrive(start, edges[e, TARGET], child, way, last, here, tables, automaton, conditions)
+                    last = apart_arrive(start, edges[e, TARGET], child, way, last, here, tables)
                     nodes[child, USES] -= 1
                     made = True
                 k += 1
-            stays = apart_stays(way, hit, here, tables, automaton, conditions)
+            stays = apart_stays(way, hit, here, tables)
             if stays and parameters[ALL] and ways[way, STATE] == COMPLETE:
-                apart_complete_one(tables, automaton, start, node, here[1], here[0])
+                apart_complete_one(tables, start, node, here[1], here[0])
                 stays = False
         if not stays:
             drop_way(tables, group, way)
@@ -338,21 +293,28 @@ def apart_step(start: int, here: Row, takes: np.ndarray, tables: Tables, automat
             starts[start, WAY] = way
             last = way
         way = following
-    if not parameters[ALL] and starts[start, WAY] >= 0:
-        if made and ways[starts[start, WAY], FOLLOWING] >= 0:
-            apart_merge_equal(tables, conditions[1], parameters[REGISTERS], start, here[2])
+    if not parameters[ALL] and starts[start, WAY] >= 0 and ways[starts[start, WAY], FOLLOWING] >= 0:
+        if made:
+            apart_merge_equal(tables, start, here[2])
         apart_cut(tables, start, here[5])
 
 
+@inlined
+def _is_decided(start: int, tables: Tables) -> Any:
+    """Is its match known, or that it has none?"""
+    way = starts_at(tables)[start, WAY]
+    return way < 0 or ways_at(tables)[way, STATE] == COMPLETE
+
+
 @apart
-def apart_begin(group: int, here: Row, tables: Tables, automaton: Automaton, conditions: Conditions) -> None:
-    """A start, if the row may be the first of a match."""
-    starts, nodes = tables[1], tables[3]
-    arrive, initial, parameters = automaton[3], automaton[5], automaton[6]
+def apart_begin(group: int, here: Row, tables: Tables) -> bool:
+    """A start, if the row may be the first of a match; is it decided?"""
+    starts, nodes, ways, decided = starts_at(tables), nodes_at(tables), ways_at(tables), False
+    arrive, initial, parameters = arrive_at(tables), initial_at(tables), parameters_at(tables)
     start, last, first = NONE, NONE, NONE
     for k in range(len(initial)):
         variable = arrive[initial[k], 2]
-        if not _holds(variable, here[0], NONE, parameters, conditions):
+        if not way_holds(variable, here[0], NONE, tables):
             continue
         if start < 0:
             start = new_start(tables, group, here[1], here[2], here[3])
@@ -363,21 +325,23 @@ def apart_begin(group: int, here: Row, tables: Tables, automaton: Automaton, con
             node = new_node(tables, NONE, here[3], variable, here[2], here[4])
             nodes[node, USES] += 1
             nodes[node, SIBLING], first = first, node
-        last = apart_arrive(start, initial[k], node, NONE, last, here, tables, automaton, conditions)
+        last = apart_arrive(start, initial[k], node, NONE, last, here, tables)
     while first >= 0:
         node, first = first, nodes[first, SIBLING]
-        apart_release(nodes, tables[5], node)
+        apart_release(tables, node)
     if start >= 0:
-        if not parameters[ALL] and starts[start, WAY] >= 0:
-            apart_merge_equal(tables, conditions[1], parameters[REGISTERS], start, here[2])
+        if not parameters[ALL] and starts[start, WAY] >= 0 and ways[starts[start, WAY], FOLLOWING] >= 0:
+            apart_merge_equal(tables, start, here[2])
             apart_cut(tables, start, here[5])
-        drop_if_over(tables, parameters, start)
+        decided = bool(_is_decided(start, tables))
+        drop_if_over(tables, start)
+    return decided
 
 
 @inlined
-def _is_full(group: int, here: Row, tables: Tables, automaton: Automaton) -> bool:
+def _is_full(group: int, here: Row, tables: Tables) -> bool:
     """Has the group as many open starts as it may have? Then the oldest is dropped, or the query fails."""
-    groups, starts, ways, desk, parameters = tables[0], tables[1], tables[2], tables[5], automaton[6]
+    groups, starts, ways, desk, parameters = groups_at(tables), starts_at(tables), ways_at(tables), desk_at(tables), parameters_at(tables)
     if groups[group, OPEN] <= parameters[LIMIT]:
         return False
     if not parameters[DROPS]:
@@ -388,7 +352,7 @@ def _is_full(group: int, here: Row, tables: Tables, automaton: Automaton) -> boo
         node = ways[starts[oldest, WAY], NODE]
         apart_emit(tables, TIMED_OUT, group, here[1], here[0], node, starts[oldest, TIME0], starts[oldest, ROW0])
     apart_drop_start(tables, oldest)
-    apart_decide(tables, automaton, group, here[1], here[0])
+    apart_decide(tables, group, here[1], here[0])
     desk[DROPPED] += 1
     return False
 
@@ -397,9 +361,11 @@ def _is_full(group: int, here: Row, tables: Tables, automaton: Automaton) -> boo
 
 
 @inlined
-def _has_room(group: int, takes: np.ndarray, tables: Tables, parameters: np.ndarray) -> bool:
+def _has_room(group: int, tables: Tables) -> bool:
     """Is there room for all that the next row of the group may make? Else `desk` says how much is wanted."""
-    groups, starts, ways, nodes, waiting, desk, emitted, heap = tables
+    parameters = parameters_at(tables)
+    groups, starts, ways, nodes, waiting = groups_at(tables), starts_at(tables), ways_at(tables), nodes_at(tables), waiting_at(tables)
+    desk, emitted, heap, takes = desk_at(tables), emitted_at(tables), heap_at(tables), takes_at(tables)
     wanted = (groups[group, WAYS] + 1) * parameters[FAN] + parameters[FAN_FIRST]
     out = wanted + 2 * groups[group, OPEN] + groups[group, WAITING] + 3
     room = desk[LEFT_WAYS] + len(ways) - desk[USED_WAYS] > wanted and desk[LEFT_NODES] + len(nodes) - desk[USED_NODES] > wanted
@@ -411,47 +377,37 @@ def _has_room(group: int, takes: np.ndarray, tables: Tables, parameters: np.ndar
     return True
 
 
-@kernel(f"int64({TABLES}, {AUTOMATON}, {CONDITIONS}, int64, const int64[:], const int64[:], int64, uint8[:])", on_demand=True)
-def advance(
-    groups: np.ndarray,
-    starts: np.ndarray,
-    ways: np.ndarray,
-    nodes: np.ndarray,
-    waiting: np.ndarray,
-    desk: np.ndarray,
-    emitted: np.ndarray,
-    heap: np.ndarray,
-    edges: np.ndarray,
-    states: np.ndarray,
-    waits: np.ndarray,
-    arrive: np.ndarray,
-    arriving: np.ndarray,
-    initial: np.ndarray,
-    parameters: np.ndarray,
-    bits: np.ndarray,
-    registers: np.ndarray,
-    pool: np.ndarray,
-    sums: np.ndarray,
-    function: Any,
-    arrays: Any,
-    n: int,
-    numbers: np.ndarray,
-    time: np.ndarray,
-    first: int,
-    takes: np.ndarray,
-) -> int:
+@inlined
+def _ask_for(start: int, tables: Tables) -> None:
+    """What a row will look at of a start, and the next start."""
+    starts = starts_at(tables)
+    if start >= 0:
+        way = starts[start, WAY]
+        prefetch(ways_at(tables), way * WAY_WORDS)
+        prefetch(registers_at(tables), way * parameters_at(tables)[REGISTERS])
+        prefetch(starts, starts[start, AFTER] * START_WORDS)
+
+
+@kernel("int64(int64, int64, const int64[:], const int64[:], int64)", on_demand=True)
+def advance(tables: Tables, n: int, numbers: np.ndarray, time: np.ndarray, first: int) -> int:
     """Takes rows from `desk[AT_ROW]` to before n, whose groups are `numbers`, and of which the first is number `first` of all. Returns 0
     when it is done, 1 where there is no room, 2 where a group has too many starts."""
-    tables = tables_of(groups, starts, ways, nodes, waiting, desk, emitted, heap)
-    automaton = automaton_of(edges, states, waits, arrive, arriving, initial, parameters)
-    conditions = (bits, registers, pool, sums, function, arrays)
+    groups, starts, desk, parameters = groups_at(tables), starts_at(tables), desk_at(tables), parameters_at(tables)
+    bits = bits_at(tables)
     while desk[AT_ROW] < n:
         i = desk[AT_ROW]
         group, t = numbers[i], time[i]
-        if not _has_room(group, takes, tables, parameters):
+        if i + GROUP_AHEAD < n:
+            prefetch(groups, numbers[i + GROUP_AHEAD] * GROUP_WORDS)
+            prefetch(starts, groups[numbers[i + START_AHEAD], HEAD] * START_WORDS)
+            _ask_for(groups[numbers[i + WAY_AHEAD], HEAD], tables)
+            start = groups[numbers[i + NEXT_AHEAD], HEAD]
+            if start >= 0:
+                _ask_for(starts[start, AFTER], tables)
+        if not _has_room(group, tables):
             return 1
         if groups[group, DUE] < t:
-            apart_pass_time(tables, automaton, group, t)
+            apart_pass_time(tables, group, t)
             groups[group, DUE] = FAR
         if parameters[TTL] != FAR and groups[group, LAST] != NONE and t - groups[group, LAST] > parameters[TTL]:
             groups[group, MATCHES] = 0
@@ -459,19 +415,25 @@ def advance(
         desk[STAMP] += 1
         mark = new_waiting(tables, group, row, q) if parameters[WANTS_UNMATCHED] else NONE
         here = (i, t, q, row, mark, desk[STAMP])
-        start = groups[group, HEAD]
+        changed, decided = False, parameters[WANTS_UNMATCHED] != 0
+        start = groups[group, HEAD] if (bits[i] | ANY_ROW) & groups[group, HEEDS] else NONE
         while start >= 0:
             after = starts[start, AFTER]
-            apart_look(start, here, takes, tables, automaton, conditions)
-            apart_step(start, here, takes, tables, automaton, conditions)
-            drop_if_over(tables, parameters, start)
+            if apart_look(start, here, tables):
+                apart_step(start, here, tables)
+                decided |= _is_decided(start, tables)
+                drop_if_over(tables, start)
+                changed = True
             start = after
-        apart_begin(group, here, tables, automaton, conditions)
+        if bits[i] & parameters[INITIAL]:
+            decided |= apart_begin(group, here, tables)
+            changed = True
         groups[group, SEQ], groups[group, LAST] = q + 1, t
-        apart_decide(tables, automaton, group, t, i)
-        if _is_full(group, here, tables, automaton):
+        if decided:
+            apart_decide(tables, group, t, i)
+        if _is_full(group, here, tables):
             return 2
         desk[AT_ROW] = i + 1
-        if groups[group, HEAD] >= 0:
-            watch(tables, automaton, group)
+        if (changed or groups[group, DUE] == FAR) and groups[group, HEAD] >= 0:
+            watch(tables, group)
     return 0

@@ -14,10 +14,11 @@ FAR = 2**62
 #: The end of event time: what is open then is decided there.
 OVER = 2**61
 #: Of a group: event time of its last row; numbers of its next row and of matches that came out; its open starts and how many, and how many
-#: ways these have; when time has to be looked at, as the heap has it; rows that wait to be said unmatched.
-LAST, SEQ, MATCHES, HEAD, TAIL, OPEN, WAYS, DUE, WAITING_FIRST, WAITING_LAST, WAITING = range(11)
-GROUP_WORDS = 11
-FRESH_GROUP = (NONE, 0, 0, NONE, NONE, 0, 0, FAR, NONE, NONE, 0)
+#: ways these have; when time has to be looked at, as the heap has it; rows that wait to be said unmatched; variables, by bits, on which it
+#: depends what becomes of its ways (at least).
+LAST, SEQ, MATCHES, HEAD, TAIL, OPEN, WAYS, DUE, WAITING_FIRST, WAITING_LAST, WAITING, HEEDS = range(12)
+GROUP_WORDS = 12
+FRESH_GROUP = (NONE, 0, 0, NONE, NONE, 0, 0, FAR, NONE, NONE, 0, 0)
 #: Of a start: the next and the one before of its group; event time, number in the group and number among all rows of its first row; its
 #: first way; when it died by time, and with what; was its row used by a match?
 AFTER, BEFORE, GROUP, TIME0, SEQ0, ROW0, WAY, DIED, WITH, USED = range(10)
@@ -42,23 +43,28 @@ MATCH, TIMED_OUT, UNMATCHED = range(3)
 #: Of an edge: position that it leads to and its variable; how near (`BYS`); the gap, or FAR; bits of negated variables between, and right
 #: behind.
 TARGET, TAKES, BY, GAP, FORBIDS, DIRECTLY = range(6)
-EDGE_WORDS, STATE_WORDS, WAIT_WORDS, ARRIVE_WORDS = 6, 6, 2, 3
+EDGE_WORDS, STATE_WORDS, WAIT_WORDS, ARRIVE_WORDS = 6, 8, 2, 3
 BY_NEXT, BY_THEN, BY_ANY = range(3)
-#: Of a state: its edges; what it waits for at the end (variable, span); bits that the row right behind may not have; the longest span.
-EDGE_FIRST, EDGE_STOP, WAIT_FIRST, WAIT_STOP, WAIT_DIRECTLY, SPAN = range(6)
+#: Of a state: its edges; what it waits for at the end (variable, span); bits that the row right behind may not have; the longest span;
+#: bits of the variables on which it depends what becomes of it, and ANY_ROW where any row counts; may a row change it that it does not
+#: take?
+EDGE_FIRST, EDGE_STOP, WAIT_FIRST, WAIT_STOP, WAIT_DIRECTLY, SPAN, HEEDED, FRAGILE = range(8)
+ANY_ROW = 1 << 62
 COMPLETE = -1
 #: Of the parameters: within, ttl (FAR: none); all matches? go on how; the variable of that; do branches want starts that timed out, and
 #: rows in no match? open starts of a group; drop the oldest then? has every start the same time to live, and nothing else? Words that a
 #: way has in the registers; bits of the variables whose conditions read rows of the match, and of those whose rows are read; how many ways
-#: at most a row makes of one, and of none, or edges of it there are; how many variables; does nothing come out when time passes?
+#: at most a row makes of one, and of none, or edges of it there are; how many variables; does nothing come out when time passes? Bits of
+#: the variables that may be first. May a row end a start before its time?
 WITHIN, TTL, ALL, SKIP, SKIP_VARIABLE, WANTS_TIMED_OUT, WANTS_UNMATCHED, LIMIT, DROPS, SIMPLE = range(10)
-REGISTERS, CORRELATED, REMEMBERED, FAN, FAN_FIRST, VARIABLES, QUIET = range(10, 17)
-PARAMETERS = 17
+REGISTERS, CORRELATED, REMEMBERED, FAN, FAN_FIRST, VARIABLES, QUIET, INITIAL, MAY_END = range(10, 19)
+PARAMETERS = 19
 PAST_LAST, TO_NEXT, TO_FIRST, TO_LAST = range(4)
 #: Of the desk: first free line and used lines of starts, ways, nodes, waiting rows; the row to be taken next; stamp of the row at hand;
 #: emitted; size of the heap; the group that has too many starts; starts dropped; lines that are wanted; how many lines are free in each;
-#: group, event time and row of the last match that came out, and how many were decided with it before.
+#: group, event time and row of the last match that came out, and how many were decided with it before; is the row at hand taken, so that
+#: only what is decided is to be said? Rows of what came out.
 FREE_STARTS, USED_STARTS, FREE_WAYS, USED_WAYS, FREE_NODES, USED_NODES, FREE_WAITING, USED_WAITING = range(8)
 AT_ROW, STAMP, EMITTED, HEAP, OVERFULL, DROPPED, WANTED, LEFT_STARTS, LEFT_WAYS, LEFT_NODES, LEFT_WAITING = range(8, 19)
-TOLD_GROUP, TOLD_AT, TOLD_BY, TOLD = range(19, 23)
-DESK_WORDS = 23
+TOLD_GROUP, TOLD_AT, TOLD_BY, TOLD, TAKEN, ROWS_OUT = range(19, 25)
+DESK_WORDS = 25

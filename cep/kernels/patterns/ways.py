@@ -1,31 +1,30 @@
-"""What becomes of ways when nothing has to be computed of a row: they are made and dropped, die when their time has passed, and are
-decided.
+"""What a start keeps of its ways, and what time does to them.
 
-`tables` are (groups, starts, ways, nodes, waiting, desk, emitted, heap) and `automaton` (edges, states, waits, arrive, arriving, initial,
-parameters), by the words of `cep.kernels.patterns.places`. Whoever calls has made room for all that may be made.
+`tables` are those of `cep.kernels.patterns.way_tables`, by the words of `places`. Whoever calls has made room for all that may be made.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from cep.kernels.jit import apart, inlined, kernel
-from cep.kernels.machine.addresses import lines_of
+from cep.kernels.patterns.lines import (
+    Number,
+    Tables,
+    desk_at,
+    emitted_at,
+    heap_at,
+    parameters_at,
+    pop,
+    push,
+)
 from cep.kernels.patterns.places import (
     AFTER,
     ALL,
-    ARRIVE_WORDS,
-    AT,
-    BEFORE,
     BROKEN,
     BY,
     BY_NEXT,
-    BY_ROW,
     BY_THEN,
-    CAME_OUT,
-    CHILD,
     COMPLETE,
     DIED,
     DIRECT,
@@ -33,412 +32,58 @@ from cep.kernels.patterns.places import (
     DUE,
     EDGE_FIRST,
     EDGE_STOP,
-    EDGE_WORDS,
     EMITTED,
-    EMITTED_WORDS,
     FAR,
-    FIRST_ROW,
-    FIRST_TIME,
     FOLLOWING,
     FORBIDS,
-    FREE_NODES,
-    FREE_STARTS,
-    FREE_WAITING,
-    FREE_WAYS,
     GAP,
     GROUP,
-    GROUP_WORDS,
     HEAD,
     HEAP,
-    HIT,
-    KIND,
     LAST,
-    LAST_NODE,
-    LEFT_NODES,
-    LEFT_STARTS,
-    LEFT_WAITING,
-    LEFT_WAYS,
-    MARK,
-    MATCH,
-    MATCHED,
-    MATCHES,
-    NEXT,
     NODE,
     NODE_SEQ,
-    NODE_WORDS,
     NONE,
-    NUMBER,
-    OF_GROUP,
     OPEN,
-    OVER,
-    PARENT,
     PASSED,
-    PAST_LAST,
-    ROW,
-    ROW0,
+    QUIET,
+    REGISTERS,
     SEEN,
     SEQ,
-    SEQ0,
-    SIBLING,
     SIMPLE,
-    SKIP,
-    SKIP_VARIABLE,
     SPAN,
     STAMP,
-    START_WORDS,
     STATE,
-    STATE_WORDS,
-    TAIL,
     TIME,
     TIME0,
-    TIMED_OUT,
-    TO_FIRST,
-    TO_NEXT,
-    TOGETHER,
-    TOLD,
-    TOLD_AT,
-    TOLD_BY,
-    TOLD_GROUP,
     TTL,
-    UNMATCHED,
-    USED,
     USES,
-    VARIABLE,
     WAIT_FIRST,
     WAIT_STOP,
-    WAIT_WORDS,
     WAITING,
-    WAITING_FIRST,
-    WAITING_LAST,
-    WAITING_ROW,
-    WAITING_SEQ,
-    WAITING_WORDS,
     WANTS_TIMED_OUT,
-    WANTS_UNMATCHED,
     WAY,
     WAY_SEQ,
-    WAY_WORDS,
     WAYS,
     WITH,
     WITHIN,
 )
-
-Tables = Any
-Automaton = Any
-#: The number of a line, or a time: to the type checker whatever an array has.
-Number = Any
-
-
-@inlined
-def tables_of(
-    groups: np.ndarray,
-    starts: np.ndarray,
-    ways: np.ndarray,
-    nodes: np.ndarray,
-    waiting: np.ndarray,
-    desk: np.ndarray,
-    emitted: np.ndarray,
-    heap: np.ndarray,
-) -> Tables:
-    """As all functions here have them, the widths of lines being known."""
-    return (
-        lines_of(groups, GROUP_WORDS),
-        lines_of(starts, START_WORDS),
-        lines_of(ways, WAY_WORDS),
-        lines_of(nodes, NODE_WORDS),
-        lines_of(waiting, WAITING_WORDS),
-        desk,
-        lines_of(emitted, EMITTED_WORDS),
-        lines_of(heap, 2),
-    )
-
-
-@inlined
-def automaton_of(
-    edges: np.ndarray,
-    states: np.ndarray,
-    waits: np.ndarray,
-    arrive: np.ndarray,
-    arriving: np.ndarray,
-    initial: np.ndarray,
-    parameters: np.ndarray,
-) -> Automaton:
-    """Likewise."""
-    return (
-        lines_of(edges, EDGE_WORDS),
-        lines_of(states, STATE_WORDS),
-        lines_of(waits, WAIT_WORDS),
-        lines_of(arrive, ARRIVE_WORDS),
-        arriving,
-        initial,
-        parameters,
-    )
-
-
-# --- lines ------------------------------------------------------------------------------------------------------------
-
-
-@inlined
-def new_line(table: np.ndarray, desk: np.ndarray, free: int, left: int) -> Number:
-    """The number of a line that nothing has."""
-    line = desk[free]
-    if line >= 0:
-        desk[free] = table[line, 0]
-        desk[left] -= 1
-    else:
-        line = desk[free + 1]
-        desk[free + 1] += 1
-    return line
-
-
-@inlined
-def free_line(table: np.ndarray, desk: np.ndarray, line: int, free: int, left: int) -> None:
-    table[line, 0] = desk[free]
-    desk[free] = line
-    desk[left] += 1
-
-
-@apart
-def apart_release(nodes: np.ndarray, desk: np.ndarray, node: int) -> None:
-    """One that had the node has it no more."""
-    while node >= 0:
-        nodes[node, USES] -= 1
-        if nodes[node, USES] > 0:
-            return
-        parent = nodes[node, PARENT]
-        nodes[node, USES] = NONE
-        free_line(nodes, desk, node, FREE_NODES, LEFT_NODES)
-        node = parent
-
-
-@inlined
-def new_node(tables: Tables, parent: int, row: int, variable: int, seq: int, mark: int) -> Number:
-    """A row taken behind those of `parent`; nobody has it yet."""
-    nodes, desk = tables[3], tables[5]
-    node = new_line(nodes, desk, FREE_NODES, LEFT_NODES)
-    nodes[node, PARENT], nodes[node, ROW], nodes[node, VARIABLE], nodes[node, NODE_SEQ] = parent, row, variable, seq
-    nodes[node, USES], nodes[node, HIT], nodes[node, SEEN] = 0, NONE, NONE
-    nodes[node, CHILD], nodes[node, SIBLING], nodes[node, MARK], nodes[node, CAME_OUT] = NONE, NONE, mark, 0
-    if parent >= 0:
-        nodes[parent, USES] += 1
-    return node
-
-
-@inlined
-def new_way(tables: Tables, group: int, state: int, node: int, time: int, seq: int) -> Number:
-    groups, ways, nodes, desk = tables[0], tables[2], tables[3], tables[5]
-    way = new_line(ways, desk, FREE_WAYS, LEFT_WAYS)
-    ways[way, FOLLOWING], ways[way, STATE], ways[way, NODE] = NONE, state, node
-    ways[way, TIME], ways[way, WAY_SEQ], ways[way, BROKEN], ways[way, DIRECT] = time, seq, 0, 0
-    ways[way, PASSED] = 0
-    nodes[node, USES] += 1
-    groups[group, WAYS] += 1
-    return way
-
-
-@inlined
-def drop_way(tables: Tables, group: int, way: int) -> None:
-    groups, ways, nodes, desk = tables[0], tables[2], tables[3], tables[5]
-    apart_release(nodes, desk, ways[way, NODE])
-    free_line(ways, desk, way, FREE_WAYS, LEFT_WAYS)
-    groups[group, WAYS] -= 1
-
-
-@inlined
-def new_start(tables: Tables, group: int, time: int, seq: int, row: int) -> Number:
-    """At the end of those of its group, without a way."""
-    groups, starts, desk = tables[0], tables[1], tables[5]
-    start = new_line(starts, desk, FREE_STARTS, LEFT_STARTS)
-    last = groups[group, TAIL]
-    starts[start, AFTER], starts[start, BEFORE], starts[start, GROUP] = NONE, last, group
-    starts[start, TIME0], starts[start, SEQ0], starts[start, ROW0] = time, seq, row
-    starts[start, WAY], starts[start, DIED], starts[start, WITH], starts[start, USED] = NONE, NONE, NONE, 0
-    if last >= 0:
-        starts[last, AFTER] = start
-    else:
-        groups[group, HEAD] = start
-    groups[group, TAIL] = start
-    groups[group, OPEN] += 1
-    return start
-
-
-@apart
-def apart_drop_start(tables: Tables, start: int) -> None:
-    """With all its ways."""
-    groups, starts, ways, nodes, desk = tables[0], tables[1], tables[2], tables[3], tables[5]
-    group, way = starts[start, GROUP], starts[start, WAY]
-    while way >= 0:
-        following = ways[way, FOLLOWING]
-        drop_way(tables, group, way)
-        way = following
-    if starts[start, WITH] >= 0:
-        apart_release(nodes, desk, starts[start, WITH])
-    before, after = starts[start, BEFORE], starts[start, AFTER]
-    if before >= 0:
-        starts[before, AFTER] = after
-    else:
-        groups[group, HEAD] = after
-    if after >= 0:
-        starts[after, BEFORE] = before
-    else:
-        groups[group, TAIL] = before
-    groups[group, OPEN] -= 1
-    starts[start, GROUP] = NONE
-    free_line(starts, desk, start, FREE_STARTS, LEFT_STARTS)
-
-
-# --- what comes out ---------------------------------------------------------------------------------------------------
-
-
-@inlined
-def number_together(groups: np.ndarray, desk: np.ndarray, group: int, now: int, by_row: int) -> Number:
-    """A match more of the group: how many came out before it that were decided with it."""
-    groups[group, MATCHES] += 1
-    together = desk[TOLD_GROUP] == group and desk[TOLD_AT] == now and desk[TOLD_BY] == by_row
-    desk[TOLD_GROUP], desk[TOLD_AT], desk[TOLD_BY] = group, now, by_row
-    desk[TOLD] = desk[TOLD] + 1 if together else 0
-    return desk[TOLD]
-
-
-@apart
-def apart_emit(tables: Tables, kind: int, group: int, now: int, by_row: int, node: int, first_time: int, first_row: int) -> None:
-    groups, nodes, desk, emitted = tables[0], tables[3], tables[5], tables[6]
-    at = desk[EMITTED]
-    emitted[at, KIND], emitted[at, OF_GROUP], emitted[at, BY_ROW] = kind, group, by_row
-    emitted[at, AT] = OVER if now == FAR else now
-    emitted[at, LAST_NODE], emitted[at, FIRST_TIME], emitted[at, FIRST_ROW] = node, first_time, first_row
-    if node >= 0:
-        nodes[node, USES] += 1
-    emitted[at, TOGETHER] = number_together(groups, desk, group, now, by_row) if kind == MATCH else 0
-    emitted[at, NUMBER] = groups[group, MATCHES]
-    desk[EMITTED] = at + 1
-
-
-@apart
-def apart_emit_match(tables: Tables, wants_unmatched: int, start: int, node: int, now: int, by_row: int) -> None:
-    """A match of `start`, whose last row is `node`; its rows are in a match from now on."""
-    starts, nodes, waiting = tables[1], tables[3], tables[4]
-    apart_emit(tables, MATCH, starts[start, GROUP], now, by_row, node, starts[start, TIME0], starts[start, ROW0])
-    while wants_unmatched and node >= 0:
-        waiting[nodes[node, MARK], MATCHED] = 1
-        node = nodes[node, PARENT]
-
-
-@apart
-def apart_complete_one(tables: Tables, automaton: Automaton, start: int, node: int, now: int, by_row: int) -> None:
-    """Where all matches come out: this one, unless it has."""
-    nodes, parameters = tables[3], automaton[6]
-    if not nodes[node, CAME_OUT]:
-        nodes[node, CAME_OUT] = 1
-        apart_emit_match(tables, parameters[WANTS_UNMATCHED], start, node, now, by_row)
-
-
-@inlined
-def _resume(tables: Tables, automaton: Automaton, node: int) -> Number:
-    """The number of the first row that may begin a match behind the one that ends with `node`."""
-    nodes, parameters = tables[3], automaton[6]
-    if parameters[SKIP] == PAST_LAST:
-        return nodes[node, NODE_SEQ] + 1
-    found = NONE
-    while node >= 0:
-        if nodes[node, VARIABLE] == parameters[SKIP_VARIABLE]:
-            found = nodes[node, NODE_SEQ]
-            if parameters[SKIP] != TO_FIRST:
-                return found
-        node = nodes[node, PARENT]
-    return found
-
-
-@inlined
-def _mark_used(tables: Tables, start: int, node: int) -> None:
-    """Starts behind `start` whose rows are in the match that ends with `node`."""
-    starts, nodes = tables[1], tables[3]
-    other = tables[0][starts[start, GROUP], TAIL]
-    while other != start and node >= 0:
-        if starts[other, SEQ0] > nodes[node, NODE_SEQ]:
-            other = starts[other, BEFORE]
-        elif starts[other, SEQ0] < nodes[node, NODE_SEQ]:
-            node = nodes[node, PARENT]
-        else:
-            starts[other, USED] = 1
-            other = starts[other, BEFORE]
-
-
-@inlined
-def _take_match(tables: Tables, automaton: Automaton, start: int, now: int, by_row: int) -> None:
-    """The preferred way of `start` is a match that is decided; and then on behind it."""
-    groups, starts, ways, parameters = tables[0], tables[1], tables[2], automaton[6]
-    group, node = starts[start, GROUP], ways[starts[start, WAY], NODE]
-    apart_emit_match(tables, parameters[WANTS_UNMATCHED], start, node, now, by_row)
-    if parameters[WANTS_TIMED_OUT] and parameters[SKIP] != PAST_LAST:
-        _mark_used(tables, start, node)
-    if parameters[SKIP] == TO_NEXT:
-        apart_drop_start(tables, start)
-        return
-    resume = _resume(tables, automaton, node)
-    while groups[group, HEAD] >= 0 and starts[groups[group, HEAD], SEQ0] < resume:
-        apart_drop_start(tables, groups[group, HEAD])
-
-
-@apart
-def apart_decide(tables: Tables, automaton: Automaton, group: int, now: int, by_row: int) -> None:
-    """What is known of a group's starts after a row, or when time has passed until `now`."""
-    groups, starts, ways, parameters = tables[0], tables[1], tables[2], automaton[6]
-    start = groups[group, HEAD]
-    while start >= 0:
-        after, way, first = starts[start, AFTER], starts[start, WAY], starts[start, BEFORE] < 0
-        if way < 0:
-            timed_out = starts[start, DIED] != NONE and parameters[WANTS_TIMED_OUT] != 0
-            if timed_out and first and not starts[start, USED]:
-                apart_emit(tables, TIMED_OUT, group, now, by_row, starts[start, WITH], starts[start, TIME0], starts[start, ROW0])
-            if first or not timed_out:
-                apart_drop_start(tables, start)
-        elif parameters[ALL]:
-            pass
-        elif ways[way, STATE] == COMPLETE:
-            _take_match(tables, automaton, start, now, by_row)
-            after = after if parameters[SKIP] == TO_NEXT else groups[group, HEAD]
-        elif parameters[SKIP] != TO_NEXT:
-            break  # those behind wait for it
-        start = after
-    if parameters[WANTS_UNMATCHED]:
-        _settle(tables, group, now, by_row)
-
-
-@inlined
-def _settle(tables: Tables, group: int, now: int, by_row: int) -> None:
-    """Rows before every open start are in no match any more, if they are in none."""
-    groups, starts, waiting, desk = tables[0], tables[1], tables[4], tables[5]
-    open_from = FAR if groups[group, HEAD] < 0 else starts[groups[group, HEAD], SEQ0]
-    row = groups[group, WAITING_FIRST]
-    while row >= 0 and waiting[row, WAITING_SEQ] < open_from:
-        following = waiting[row, NEXT]
-        if not waiting[row, MATCHED]:
-            apart_emit(tables, UNMATCHED, group, now, by_row, NONE, 0, waiting[row, WAITING_ROW])
-        waiting[row, WAITING_ROW] = NONE
-        free_line(waiting, desk, row, FREE_WAITING, LEFT_WAITING)
-        groups[group, WAITING] -= 1
-        row = following
-    groups[group, WAITING_FIRST] = row
-    if row < 0:
-        groups[group, WAITING_LAST] = NONE
-
-
-@inlined
-def new_waiting(tables: Tables, group: int, row: int, seq: int) -> Number:
-    """A row that is said unmatched unless it comes to be in a match."""
-    groups, waiting, desk = tables[0], tables[4], tables[5]
-    line = new_line(waiting, desk, FREE_WAITING, LEFT_WAITING)
-    waiting[line, NEXT], waiting[line, WAITING_ROW], waiting[line, WAITING_SEQ], waiting[line, MATCHED] = NONE, row, seq, 0
-    last = groups[group, WAITING_LAST]
-    if last >= 0:
-        waiting[last, NEXT] = line
-    else:
-        groups[group, WAITING_FIRST] = line
-    groups[group, WAITING_LAST] = line
-    groups[group, WAITING] += 1
-    return line
-
+from cep.kernels.patterns.way_lines import (
+    apart_complete_one,
+    apart_decide,
+    apart_drop_start,
+    apart_release,
+    drop_way,
+)
+from cep.kernels.patterns.way_tables import (
+    edges_at,
+    groups_at,
+    nodes_at,
+    registers_at,
+    starts_at,
+    states_at,
+    ways_at,
+)
 
 # --- what a start keeps -----------------------------------------------------------------------------------------------
 
@@ -447,7 +92,7 @@ def new_waiting(tables: Tables, group: int, row: int, seq: int) -> Number:
 def apart_cut(tables: Tables, start: int, stamp: int) -> None:
     """Behind a way that is complete none can be preferred. Those stay whose rows are those of a way before it: that one may not skip
     what they take."""
-    starts, ways, nodes = tables[1], tables[2], tables[3]
+    starts, ways, nodes = starts_at(tables), ways_at(tables), nodes_at(tables)
     group, way, last, complete = starts[start, GROUP], starts[start, WAY], NONE, False
     while way >= 0:
         following, node = ways[way, FOLLOWING], ways[way, NODE]
@@ -468,7 +113,7 @@ def apart_cut(tables: Tables, start: int, stamp: int) -> None:
 @inlined
 def _drop_behind(tables: Tables, group: int, way: int) -> None:
     """All ways behind it: it is the match."""
-    ways = tables[2]
+    ways = ways_at(tables)
     following = ways[way, FOLLOWING]
     ways[way, FOLLOWING] = NONE
     while following >= 0:
@@ -478,9 +123,9 @@ def _drop_behind(tables: Tables, group: int, way: int) -> None:
 
 
 @apart
-def apart_merge_equal(tables: Tables, registers: np.ndarray, width: int, start: int, seq: int) -> None:
+def apart_merge_equal(tables: Tables, start: int, seq: int) -> None:
     """Of rows taken up to the row `seq` in two ways that go on alike, only the preferred ones stay."""
-    starts, ways, nodes = tables[1], tables[2], tables[3]
+    starts, ways, nodes = starts_at(tables), ways_at(tables), nodes_at(tables)
     group, way = starts[start, GROUP], starts[start, WAY]
     while way >= 0:
         following, node = ways[way, FOLLOWING], ways[way, NODE]
@@ -489,7 +134,7 @@ def apart_merge_equal(tables: Tables, registers: np.ndarray, width: int, start: 
             while other != way:
                 rival = ways[other, NODE]
                 alike = rival != node and nodes[rival, NODE_SEQ] == seq and _first_of(tables, start, rival) == other
-                if alike and _alike(tables, registers, width, other, way):
+                if alike and _alike(tables, other, way):
                     following = _drop_of(tables, group, start, node, following)
                     break
                 other = ways[other, FOLLOWING]
@@ -499,7 +144,7 @@ def apart_merge_equal(tables: Tables, registers: np.ndarray, width: int, start: 
 @inlined
 def _first_of(tables: Tables, start: int, node: int) -> Number:
     """The first way of `start` that has `node`."""
-    starts, ways = tables[1], tables[2]
+    starts, ways = starts_at(tables), ways_at(tables)
     way = starts[start, WAY]
     while way >= 0 and ways[way, NODE] != node:
         way = ways[way, FOLLOWING]
@@ -515,9 +160,9 @@ def _next_of(ways: np.ndarray, way: int, node: int) -> int:
 
 
 @inlined
-def _alike(tables: Tables, registers: np.ndarray, width: int, one: int, other: int) -> bool:
+def _alike(tables: Tables, one: int, other: int) -> bool:
     """Do the ways with the node of `one` await what those with the node of `other` do, each before its like?"""
-    ways = tables[2]
+    ways, registers, width = ways_at(tables), registers_at(tables), parameters_at(tables)[REGISTERS]
     first, second = ways[one, NODE], ways[other, NODE]
     while one >= 0 and other >= 0:
         if ways[one, STATE] != ways[other, STATE] or not _before(ways, one, other):
@@ -539,7 +184,7 @@ def _before(ways: np.ndarray, one: int, other: int) -> bool:
 @inlined
 def _drop_of(tables: Tables, group: int, start: int, node: int, following: int) -> Number:
     """Drops the ways with `node`; returns the first of the others from `following` on."""
-    starts, ways = tables[1], tables[2]
+    starts, ways = starts_at(tables), ways_at(tables)
     while following >= 0 and ways[following, NODE] == node:
         following = ways[following, FOLLOWING]
     way, last = starts[start, WAY], NONE
@@ -561,10 +206,10 @@ def _drop_of(tables: Tables, group: int, start: int, node: int, following: int) 
 
 
 @inlined
-def way_due(tables: Tables, automaton: Automaton, start: int, way: int) -> Number:
+def way_due(tables: Tables, start: int, way: int) -> Number:
     """When time decides on a way, or FAR."""
-    groups, starts, ways = tables[0], tables[1], tables[2]
-    edges, states, parameters = automaton[0], automaton[1], automaton[6]
+    groups, starts, ways = groups_at(tables), starts_at(tables), ways_at(tables)
+    edges, states, parameters = edges_at(tables), states_at(tables), parameters_at(tables)
     state = ways[way, STATE]
     if state == COMPLETE:
         return FAR
@@ -582,9 +227,9 @@ def way_due(tables: Tables, automaton: Automaton, start: int, way: int) -> Numbe
 
 
 @apart
-def apart_group_due(tables: Tables, automaton: Automaton, group: int) -> Number:
+def apart_group_due(tables: Tables, group: int) -> Number:
     """When time decides on anything of a group, or FAR."""
-    groups, starts, ways, parameters = tables[0], tables[1], tables[2], automaton[6]
+    groups, starts, ways, parameters = groups_at(tables), starts_at(tables), ways_at(tables), parameters_at(tables)
     start = groups[group, HEAD]
     if start < 0:
         return FAR if parameters[TTL] == FAR or groups[group, WAITING] == 0 else groups[group, LAST] + parameters[TTL]
@@ -596,25 +241,25 @@ def apart_group_due(tables: Tables, automaton: Automaton, group: int) -> Number:
     while start >= 0:
         way = starts[start, WAY]
         while way >= 0:
-            due = min(due, way_due(tables, automaton, start, way))
+            due = min(due, way_due(tables, start, way))
             way = ways[way, FOLLOWING]
         start = starts[start, AFTER]
     return due
 
 
 @inlined
-def _expire(tables: Tables, automaton: Automaton, start: int, now: int, whole: bool) -> None:
+def _expire(tables: Tables, start: int, now: int, whole: bool) -> None:
     """Ways of `start` on which time has decided at `now`; all of them, if the sequence is over."""
-    starts, ways, nodes, desk = tables[1], tables[2], tables[3], tables[5]
-    states, parameters, group = automaton[1], automaton[6], starts[start, GROUP]
+    starts, ways, nodes = starts_at(tables), ways_at(tables), nodes_at(tables)
+    states, parameters, group = states_at(tables), parameters_at(tables), starts[start, GROUP]
     way, last, died = starts[start, WAY], NONE, NONE
     while way >= 0:
         following, state = ways[way, FOLLOWING], ways[way, STATE]
-        due = state != COMPLETE and (whole or way_due(tables, automaton, start, way) <= now)
+        due = state != COMPLETE and (whole or way_due(tables, start, way) <= now)
         if due and states[state, EDGE_FIRST] == states[state, EDGE_STOP]:
             ways[way, STATE] = COMPLETE
             if parameters[ALL]:
-                apart_complete_one(tables, automaton, start, ways[way, NODE], now, NONE)
+                apart_complete_one(tables, start, ways[way, NODE], now, NONE)
         elif due and died < 0:
             died = ways[way, NODE]
             nodes[died, USES] += 1
@@ -630,114 +275,61 @@ def _expire(tables: Tables, automaton: Automaton, start: int, now: int, whole: b
     if died >= 0 and starts[start, WAY] < 0 and starts[start, WITH] < 0:
         starts[start, DIED], starts[start, WITH] = now, died
     elif died >= 0:
-        apart_release(nodes, desk, died)
+        apart_release(tables, died)
 
 
 @inlined
-def drop_if_over(tables: Tables, parameters: np.ndarray, start: int) -> None:
+def drop_if_over(tables: Tables, start: int) -> None:
     """A start without a way of which nothing is to be said."""
-    starts = tables[1]
+    starts, parameters = starts_at(tables), parameters_at(tables)
     if starts[start, WAY] < 0 and (starts[start, DIED] == NONE or not parameters[WANTS_TIMED_OUT]):
         apart_drop_start(tables, start)
 
 
 @inlined
-def _expire_all(tables: Tables, automaton: Automaton, group: int, now: int, whole: bool) -> None:
-    groups, starts, desk, parameters = tables[0], tables[1], tables[5], automaton[6]
+def _expire_all(tables: Tables, group: int, now: int, whole: bool) -> None:
+    groups, starts, desk, parameters = groups_at(tables), starts_at(tables), desk_at(tables), parameters_at(tables)
     desk[STAMP] += 1
     start = groups[group, HEAD]
     while start >= 0:
         expired = start
-        _expire(tables, automaton, start, now, whole)
+        _expire(tables, start, now, whole)
         if not parameters[ALL] and starts[start, WAY] >= 0:
             apart_cut(tables, start, desk[STAMP])
         start = starts[start, AFTER]
-        drop_if_over(tables, parameters, expired)
+        drop_if_over(tables, expired)
         if parameters[SIMPLE] and not whole and start >= 0 and starts[start, TIME0] + parameters[WITHIN] > now:
             break
-    apart_decide(tables, automaton, group, now, NONE)
+    apart_decide(tables, group, now, NONE)
 
 
 @apart
-def apart_pass_time(tables: Tables, automaton: Automaton, group: int, before: int) -> None:
+def apart_pass_time(tables: Tables, group: int, before: int) -> None:
     """Time passes until right before `before`, which is a row's or a watermark; FAR: for ever."""
-    groups, parameters = tables[0], automaton[6]
+    groups, parameters = groups_at(tables), parameters_at(tables)
     while groups[group, HEAD] >= 0 or groups[group, WAITING] > 0:
-        due = apart_group_due(tables, automaton, group)
+        due = apart_group_due(tables, group)
         if due >= before and before != FAR:
             return
         over = due == FAR or (parameters[TTL] != FAR and due == groups[group, LAST] + parameters[TTL])
-        _expire_all(tables, automaton, group, due, over)
+        _expire_all(tables, group, due, over)
 
 
 @inlined
-def push(tables: Tables, group: int, due: int) -> None:
-    """Has the group looked at when `due` has passed; what the heap had of it is void."""
-    groups, desk, heap = tables[0], tables[5], tables[7]
-    groups[group, DUE] = due
-    at = desk[HEAP]
-    desk[HEAP] += 1
-    while at > 0 and heap[(at - 1) // 2, 0] > due:
-        above = (at - 1) // 2
-        heap[at, 0], heap[at, 1] = heap[above, 0], heap[above, 1]
-        at = above
-    heap[at, 0], heap[at, 1] = due, group
+def watch(tables: Tables, group: int) -> None:
+    """The heap knows when the group has to be looked at at the latest; its line alone does where nothing comes out then."""
+    due = apart_group_due(tables, group)
+    if parameters_at(tables)[QUIET]:
+        groups_at(tables)[group, DUE] = due
+    elif due < groups_at(tables)[group, DUE]:
+        push(groups_at(tables), desk_at(tables), heap_at(tables), group, due)
 
 
-@inlined
-def pop(tables: Tables) -> None:
-    """Takes the first away."""
-    desk, heap = tables[5], tables[7]
-    size = desk[HEAP] - 1
-    desk[HEAP] = size
-    due, group, at = heap[size, 0], heap[size, 1], 0
-    while True:
-        below = 2 * at + 1
-        if below + 1 < size and heap[below + 1, 0] < heap[below, 0]:
-            below += 1
-        if below >= size or heap[below, 0] >= due:
-            break
-        heap[at, 0], heap[at, 1] = heap[below, 0], heap[below, 1]
-        at = below
-    if size > 0:
-        heap[at, 0], heap[at, 1] = due, group
-
-
-@inlined
-def watch(tables: Tables, automaton: Automaton, group: int) -> None:
-    """The heap knows when the group has to be looked at at the latest."""
-    due = apart_group_due(tables, automaton, group)
-    if due < tables[0][group, DUE]:
-        push(tables, group, due)
-
-
-TABLES = ", ".join(["int64[:, :]"] * 5 + ["int64[:]"] + ["int64[:, :]"] * 2)
-AUTOMATON = ", ".join(["const int64[:, :]"] * 4 + ["const int64[:]"] * 3)
-
-
-@kernel(f"int64({TABLES}, {AUTOMATON}, int64)", on_demand=True)
-def let_pass(
-    groups: np.ndarray,
-    starts: np.ndarray,
-    ways: np.ndarray,
-    nodes: np.ndarray,
-    waiting: np.ndarray,
-    desk: np.ndarray,
-    emitted: np.ndarray,
-    heap: np.ndarray,
-    edges: np.ndarray,
-    states: np.ndarray,
-    waits: np.ndarray,
-    arrive: np.ndarray,
-    arriving: np.ndarray,
-    initial: np.ndarray,
-    parameters: np.ndarray,
-    before: int,
-) -> Number:
+@kernel("int64(int64, int64)", on_demand=True)
+def let_pass(tables: Tables, before: int) -> Number:
     """Time passes in all groups until right before `before`; FAR: for ever. Returns how much room what comes out wants, or 0 when it is
     done."""
-    tables = tables_of(groups, starts, ways, nodes, waiting, desk, emitted, heap)
-    automaton = automaton_of(edges, states, waits, arrive, arriving, initial, parameters)
+    groups, desk, emitted, heap = groups_at(tables), desk_at(tables), emitted_at(tables), heap_at(tables)
     while desk[HEAP] > 0 and heap[0, 0] < before:
         group = heap[0, 1]
         if groups[group, DUE] == heap[0, 0]:
@@ -745,35 +337,28 @@ def let_pass(
             if desk[EMITTED] + wanted > len(emitted):
                 return wanted
             groups[group, DUE] = FAR
-            pop(tables)
-            apart_pass_time(tables, automaton, group, before)
-            watch(tables, automaton, group)
+            pop(desk, heap)
+            apart_pass_time(tables, group, before)
+            watch(tables, group)
         else:
-            pop(tables)
+            pop(desk, heap)
     return 0
 
 
-@kernel(f"void({TABLES}, {AUTOMATON}, const int64[:])", on_demand=True)
-def watch_groups(
-    groups: np.ndarray,
-    starts: np.ndarray,
-    ways: np.ndarray,
-    nodes: np.ndarray,
-    waiting: np.ndarray,
-    desk: np.ndarray,
-    emitted: np.ndarray,
-    heap: np.ndarray,
-    edges: np.ndarray,
-    states: np.ndarray,
-    waits: np.ndarray,
-    arrive: np.ndarray,
-    arriving: np.ndarray,
-    initial: np.ndarray,
-    parameters: np.ndarray,
-    restored: np.ndarray,
-) -> None:
+@kernel("void(int64, int64)", on_demand=True)
+def settle_ways(tables: Tables, before: int) -> None:
+    """Time passes in all groups until right before `before`, where nothing comes out of that."""
+    groups = groups_at(tables)
+    for group in range(len(groups)):
+        if groups[group, HEAD] >= 0 and groups[group, DUE] < before:
+            apart_pass_time(tables, group, before)
+            groups[group, DUE] = FAR
+            if groups[group, HEAD] >= 0:
+                watch(tables, group)
+
+
+@kernel("void(int64, const int64[:])", on_demand=True)
+def watch_groups(tables: Tables, restored: np.ndarray) -> None:
     """The heap knows when the groups `restored` have to be looked at; it has room for them."""
-    tables = tables_of(groups, starts, ways, nodes, waiting, desk, emitted, heap)
-    automaton = automaton_of(edges, states, waits, arrive, arriving, initial, parameters)
     for k in range(len(restored)):
-        watch(tables, automaton, restored[k])
+        watch(tables, restored[k])

@@ -21,6 +21,7 @@ from cep.model.operators.stateful_map import beyond_loop
 from cep.model.patterns import parts
 from cep.model.patterns.automaton import Automaton
 from cep.model.patterns.checks import ALL, FIRST, MATCHES, PAST_LAST, VARIABLES_MAX, checked_automaton
+from cep.model.patterns.families import Families, families_of, why_by_ways
 from cep.model.patterns.forms import DEFINE, PATTERN, Definitions
 from cep.model.patterns.outlooks import Outlooks, outlooks_of, why_apart
 from cep.model.patterns.parts import NEXT, Definition, Not, PatternPart, Var, walk
@@ -340,6 +341,15 @@ class PatternWays(PatternDescription):
         why = why_apart(self.automaton, self.matches, self.unmatched, self.define)
         numbers = {name: number for number, (name, _) in enumerate(self.define)}
         return why or outlooks_of(self.automaton, numbers) or "there are too many ways in which they may go on"
+
+    @cached_property
+    def families(self) -> Families | str:
+        """Where all matches are asked for, what may become of the rows of one, if such go on together; or why they do not."""
+        if self.matches != ALL:
+            return "of each start one match is asked for"
+        why = why_by_ways(self.automaton, self.unmatched, self.define)
+        numbers = {name: number for number, (name, _) in enumerate(self.define)}
+        return why or families_of(self.automaton, numbers) or "there are too many ways in which they may go on"
 
     def output_schema(self, *inputs: Schema) -> Schema:
         schema = self.checked_input(*inputs)

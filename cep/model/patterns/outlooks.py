@@ -74,6 +74,33 @@ class Outlooks:
         """May time make a match of what is none yet?"""
         return any(chain != NONE and not done for chain, done in zip(self.complete, self.done, strict=True))
 
+    @property
+    def overtakes(self) -> bool:
+        """May a start have its match before an earlier one has, or is over? Also where it would take long to say."""
+        sets = range(len(self.begins))
+        waiting = {
+            (older, self.targets[self.begins[bits]])
+            for outlook in range(len(self.moves))
+            for bits in sets
+            if self.begins[bits] != DEAD and (older := self._behind(outlook, bits)) is not None
+        }
+        seen: set[tuple[int, int]] = set()
+        while waiting:
+            older, newer = pair = waiting.pop()
+            if older == newer or self.done[older] or pair in seen:
+                continue
+            if self.done[newer] or len(seen) * len(sets) > CELLS_MAX:
+                return True
+            seen.add(pair)
+            steps = ((self._behind(older, bits), self._behind(newer, bits)) for bits in sets)
+            waiting |= {(one, other) for one, other in steps if one is not None and other is not None}
+        return False
+
+    def _behind(self, outlook: int, bits: int) -> int | None:
+        """The outlook behind a row that may be these variables; None: it is over."""
+        move = self.moves[outlook][bits]
+        return outlook if move == SAME else None if move == DEAD else self.targets[move]
+
 
 def why_apart(automaton: Automaton, matches: str, unmatched: bool, define: Definitions) -> str:
     """Why the starts of a pattern do not go on together, but each way of each by itself; empty: they do."""
@@ -91,7 +118,7 @@ def why_apart(automaton: Automaton, matches: str, unmatched: bool, define: Defin
 
 def outlooks_of(automaton: Automaton, numbers: Mapping[str, int]) -> Outlooks | None:
     """`numbers` of variables. None: there are too many."""
-    return _Building(_Moves(automaton, numbers), len(numbers)).run()
+    return _Building(WayMoves(automaton, numbers), len(numbers)).run()
 
 
 @dataclass(frozen=True)
@@ -103,7 +130,9 @@ class _Edge:
     directly: int
 
 
-class _Moves:
+class WayMoves:
+    """What a row, by the bits of the variables that it may be, does to a way."""
+
     def __init__(self, automaton: Automaton, numbers: Mapping[str, int]) -> None:
         def bits(names: frozenset[str]) -> int:
             return sum(1 << numbers[name] for name in names)
@@ -119,7 +148,7 @@ class _Moves:
         """Variables, by bits, on which it depends what becomes of it."""
         found = 0
         for way in outlook:
-            for edge in self._edges(way):
+            for edge in self.edges_of(way):
                 found |= 1 << edge.takes | edge.forbids | edge.directly
         return found
 
@@ -135,30 +164,30 @@ class _Moves:
 
     def step(self, outlook: Outlook, bits: int) -> OutlookMove:
         """Behind a row that may be these variables."""
-        taken = [[self._taken(way, edge, bits) for edge in self._edges(way)] for way in outlook]
+        taken = [[self.taken(way, edge, bits) for edge in self.edges_of(way)] for way in outlook]
         hit = {way.chain for way, takes in zip(outlook, taken, strict=True) if any(takes)}
         before = {way.chain: (way.chain, NONE) for way in outlook}
         children: dict[tuple[int, int], int] = {}
         ways: list[OutlookWay] = []
         for way, takes in zip(outlook, taken, strict=True):
-            for edge, takes_it in zip(self._edges(way), takes, strict=True):
+            for edge, takes_it in zip(self.edges_of(way), takes, strict=True):
                 if takes_it:
                     child = children.setdefault((way.chain, edge.takes), len(before) + len(children))
                     ways += (OutlookWay(state, child) for state in self.automaton.arrive[edge.target])
-            ways += self._staying(way, way.chain in hit, bits)
+            ways += self.staying(way, way.chain in hit, bits)
         return self._made(ways, set(children.values()), {**before, **{child: own for own, child in children.items()}})
 
-    def _edges(self, way: OutlookWay) -> Sequence[_Edge]:
+    def edges_of(self, way: OutlookWay) -> Sequence[_Edge]:
         return () if way.state == COMPLETE else self.edges[way.state]
 
-    def _taken(self, way: OutlookWay, edge: _Edge, bits: int) -> bool:
+    def taken(self, way: OutlookWay, edge: _Edge, bits: int) -> bool:
         if (edge.by == NEXT and not way.fresh) or (edge.by == THEN and way.passed):
             return False
         if edge.forbids & way.broken or edge.directly & way.direct or (way.fresh and edge.directly & bits):
             return False
         return bool(bits >> edge.takes & 1)
 
-    def _staying(self, way: OutlookWay, hit: bool, bits: int) -> Iterator[OutlookWay]:
+    def staying(self, way: OutlookWay, hit: bool, bits: int) -> Iterator[OutlookWay]:
         """The way behind a row that it has not taken, if it still awaits something."""
         if way.state == COMPLETE:
             yield way
@@ -179,11 +208,11 @@ class _Moves:
         order: dict[int, int] = {}
         for way in ways:
             order.setdefault(way.chain, len(order))
-        return OutlookMove(tuple(self._bare(replace(way, chain=order[way.chain])) for way in ways), tuple(chains[chain] for chain in order))
+        return OutlookMove(tuple(self.bare(replace(way, chain=order[way.chain])) for way in ways), tuple(chains[chain] for chain in order))
 
-    def _bare(self, way: OutlookWay) -> OutlookWay:
+    def bare(self, way: OutlookWay) -> OutlookWay:
         """Without what makes no difference."""
-        edges, forbids, directly = self._edges(way), 0, 0
+        edges, forbids, directly = self.edges_of(way), 0, 0
         for edge in edges:
             forbids, directly = forbids | edge.forbids, directly | edge.directly
         return replace(
@@ -237,7 +266,7 @@ class _TooManyError(Exception):
 class _Building:
     """Outlooks as they are found, and their moves."""
 
-    def __init__(self, moves: _Moves, variables: int) -> None:
+    def __init__(self, moves: WayMoves, variables: int) -> None:
         self.moves, self.sets = moves, 1 << variables
         self.outlooks: dict[Outlook, int] = {}
         self.waiting: list[Outlook] = []

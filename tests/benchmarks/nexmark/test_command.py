@@ -1,4 +1,7 @@
-"""The command from start to end, on few events: a cluster, a publishing process, a subscriber, the witness, the page."""
+"""The command from start to end, on few events: a cluster, a publishing process, a subscriber, the witness, the page.
+
+Tests `command.py`, `measuring.py`, `page.py`, `benchmarks/__main__.py`.
+"""
 
 from __future__ import annotations
 

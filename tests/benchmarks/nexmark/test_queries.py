@@ -1,4 +1,7 @@
-"""Every Nexmark query in one process, on few events: its answers are DuckDB's."""
+"""Every Nexmark query in one process, on few events: its answers are DuckDB's.
+
+Tests `queries.py`, `asked.py`, `joined.py`, `plain.py`, `windowed.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Text records against a slow, obvious reference: split the line, let Python read the values."""
+"""Text records against a slow, obvious reference: split the line, let Python read the values.
+
+Tests `text.py`, `cep/kernels/literals.py`, `cep/kernels/text.py`.
+"""
 
 from __future__ import annotations
 

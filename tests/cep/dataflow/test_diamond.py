@@ -17,6 +17,8 @@ What does not work, with 4 credits a channel, disorder 100, and 4,000 rows (as t
 
 What works, whatever the numbers: watermarks to all, control elements free, no operator ever refuses input; memory is
 bounded by a limit on state, and credit counts batches only, one of which may always be outstanding.
+
+Tests `local.py`, `local_wires.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One subquery instance between its inputs and outputs: pulled, resumable, never refusing, grammatical (rules 4.8, 4.12, 7.2)."""
+"""One subquery instance between its inputs and outputs: pulled, resumable, never refusing, grammatical (rules 4.8, 4.12, 7.2).
+
+Tests `instance.py`, `intake.py`, `nodes.py`, `outputs/outputs.py`.
+"""
 
 from __future__ import annotations
 

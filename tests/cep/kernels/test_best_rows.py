@@ -1,4 +1,7 @@
-"""The first rows of each group by words, against a sort of all rows: batches in any order."""
+"""The first rows of each group by words, against a sort of all rows: batches in any order.
+
+Tests `best_rows.py`, `tables/group_table.py`.
+"""
 
 from __future__ import annotations
 

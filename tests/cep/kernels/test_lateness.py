@@ -1,4 +1,7 @@
-"""Lateness against the rule, row by row."""
+"""Lateness against the rule, row by row.
+
+Tests `lateness.py`, `cep/dataflow/sources/lateness.py`.
+"""
 
 from __future__ import annotations
 

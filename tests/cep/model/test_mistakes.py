@@ -1,4 +1,7 @@
-"""Sixty mistakes made on purpose, and what is answered: the operator, what was expected, what was got, what to do."""
+"""Sixty mistakes made on purpose, and what is answered: the operator, what was expected, what was got, what to do.
+
+Tests `checked.py`, `contract/columns.py`, `contract/matching.py`.
+"""
 
 from __future__ import annotations
 

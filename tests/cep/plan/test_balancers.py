@@ -1,4 +1,4 @@
-"""Parallelism, balancers, routing keys and pre-aggregation (paper 4.1.2, Figures 8 to 11; rules 5.6, 6.2)."""
+"""Balancers and routing keys, chosen and asked for (paper 4.1.2, Figures 8 to 11; rule 6.2)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cep.errors import PlacementError, QueryError
+from cep.errors import QueryError
 from cep.model.expr import coalesce, col
-from cep.model.functions import approx_count_distinct, avg, count_distinct, first, last, max_, median, stddev, sum_, var
+from cep.model.functions import last
 from cep.model.operators import Aggregate, Filter, Map, Operator, Union
 from cep.model.query import BALANCERS, Query
-from cep.model.windows import SessionWindow
-from cep.plan.lineage import common_key
 from cep.plan.physical import Edge, PhysicalPlan
-from cep.plan.pre_aggregate import decisions
 from cep.plan.route import Route
 from cep.plan.split import topological
 from tests.support import plans
-from tests.support.plans import SCHEMA, figure_3, files, fixed_window, group, keep, one_node, pick, planned, query
+from tests.support.plans import SCHEMA, figure_3, fixed_window, group, keep, one_node, pick, planned, query
 
 OTHERS = tuple(name for name in SCHEMA.names if name != "ip")
 PER_IP = group("a", "s", "ip", functions=tuple((name, last(name)) for name in OTHERS))
@@ -118,38 +115,6 @@ def test_every_instance_sends_its_answers_out() -> None:
     assert plan.channels(out) == ((0, 0), (1, 0))
 
 
-# --- parallelism -----------------------------------------------------------------------------------------------------
-
-PARALLEL: dict[str, tuple[Query, dict[str, int], str]] = {
-    "one per instance manager": (fixed_window(), {"SQ1": 2, "SQ2": 2}, ""),
-    "as asked for": (fixed_window(parallelism=3), {"SQ1": 3, "SQ2": 3}, ""),
-    "without group": (
-        query(group("a", "s")),
-        {"SQ1": 2, "SQ2": 1},
-        "SQ2 runs on one instance: operator 'a' has no group-by",
-    ),
-    "single, stateless": (query(pick("m", "s"), split="single"), {"SQ1": 2}, ""),
-    "single, stateful": (
-        query(PER_IP, split="single"),
-        {"SQ1": 1},
-        "SQ1 runs on one instance: it reads its stream and keeps state",
-    ),
-    "nothing in common": (
-        query(PER_IP, group("b", "a", "url"), pick("m", "s"), subqueries=[["a", "b"], ["m"]]),
-        {"SQ1": 2, "SQ2": 1},
-        "SQ2 runs on one instance: no field that enters unchanged is in the group-by of 'b'",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", PARALLEL)
-def test_parallelism(case: str) -> None:
-    asked, expected, note = PARALLEL[case]
-    plan = planned(asked)
-    assert parallelism(plan) == expected
-    assert any(text.startswith(note) for text in plan.notes) if note else not plan.notes
-
-
 # --- overrides -------------------------------------------------------------------------------------------------------
 
 STATELESS = (pick("m", "s"), keep("f", "m"))
@@ -233,118 +198,6 @@ def test_there_is_no_balancer_inside_a_subquery() -> None:
         planned(query(*STATELESS, balancers={"f": "round-robin"}))
 
 
-# --- pre-aggregation -------------------------------------------------------------------------------------------------
-
-PRICE = group("a", "s", "ip", functions=(("revenue", sum_("price")),))
-PRE: dict[str, tuple[Query, bool, str]] = {
-    "auto": (query(PER_IP), True, "its functions merge"),
-    "off": (query(PER_IP, pre_aggregation="off"), False, "pre_aggregation is 'off'"),
-    "on": (query(PER_IP, pre_aggregation="on"), True, "pre_aggregation is 'on'"),
-    "without group": (query(group("a", "s")), True, "its functions merge"),
-    "an integer sum": (query(group("a", "s", "ip", functions=(("b", sum_("bytes")), ("m", avg("bytes"))))), True, ""),
-    "max of float64": (query(group("a", "s", "ip", functions=(("m", max_("price")), ("f", first("price"))))), True, ""),
-    "a float64 sum": (query(PRICE), False, "the exact sum of price (float64) has no small partial"),
-    "a float64 sum, on": (query(PRICE, pre_aggregation="on"), True, "pre_aggregation is 'on'"),
-    "a distinct count": (
-        query(group("a", "s", "ip", functions=(("n", count_distinct("url")),))),
-        False,
-        "a partial count_distinct of url holds",
-    ),
-    "a float64 variance": (query(group("a", "s", "ip", functions=(("v", stddev("price")),))), False, "the exact stddev of price (float64)"),
-    "sketches": (
-        query(group("a", "s", "ip", functions=(("n", approx_count_distinct("url")), ("m", median("price")), ("v", var("bytes"))))),
-        True,
-        "",
-    ),
-    "one instance to one": (query(PER_IP, parallelism=1), False, "rows go straight to one instance each"),
-    "one instance to one, on": (query(PER_IP, parallelism=1, pre_aggregation="on"), True, "pre_aggregation is 'on'"),
-    "nothing to cross": (query(PER_IP, split="single"), False, "it runs in the same subquery"),
-    "nothing to cross, on": (
-        query(PER_IP, split="single", pre_aggregation="on"),
-        False,
-        "it runs in the same subquery",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", PRE)
-def test_pre_aggregation(case: str) -> None:
-    asked, on, why = PRE[case]
-    plan = planned(asked)
-    (decision,) = decisions(plan)
-    assert decision.on == on
-    assert decision.why.startswith(why)
-    assert [e.consumer for e in plan.edges if e.partial] == (["a"] if on else [])
-    assert plan.subquery("SQ1").pre_aggregates == (("a",) if on else ())
-
-
-def test_partials_are_routed_by_the_group_fields() -> None:
-    (edge,) = [edge for edge in planned(fixed_window()).edges if edge.partial]
-    assert (edge.balancer, edge.fields) == ("route-key", ("ip",))
-
-
-def test_one_subquery_pre_aggregates_for_all_that_read_it() -> None:
-    plan = planned(query(pick("m", "s"), group("a", "m", "ip"), group("b", "m", "url")))
-    assert plan.subquery("SQ1").pre_aggregates == ("a", "b")
-
-
-def test_on_where_it_cannot_be_is_refused_with_the_reason() -> None:
-    by_session = replace(PER_IP, window=SessionWindow(5))
-    with pytest.raises(QueryError, match=r"operator 'a' cannot be pre-aggregated: its window takes the tuples of a group one by one"):
-        planned(query(by_session, pre_aggregation="on"))
-
-
-# --- replicas --------------------------------------------------------------------------------------------------------
-
-
-def test_replicas_stay_on_their_nodes() -> None:
-    plan = planned(fixed_window(replicas=2), plans.two_nodes(3))
-    node = {worker.im: worker.node for worker in plan.workers}
-    assert parallelism(plan) == {"SQ1": 3, "SQ2": 3}
-    assert [(i.index, i.replica, node[i.im]) for i in plan.instances_of("SQ2")] == [(i, i // 3, i // 3) for i in range(6)]
-    (edge,) = [edge for edge in plan.edges if edge.is_inner]
-    assert set(plan.channels(edge)) == {(r * 3 + i, r * 3 + j) for r in range(2) for i in range(3) for j in range(3)}
-    assert plan.cost == planned(fixed_window(), plans.one_node(3)).cost
-
-
-def test_publishers_choose_the_replica_by_the_common_key() -> None:
-    plan = planned(fixed_window(replicas=2), plans.two_nodes(1))
-    assert [edge.fields for edge in plan.edges if edge.is_input] == [("ip",)]
-
-
-def test_any_replica_will_do_for_a_stateless_query() -> None:
-    plan = planned(query(pick("m", "s"), declared=(files("s"),), replicas=2), plans.two_nodes(1))
-    assert [edge.fields for edge in plan.edges if edge.is_input] == [()]
-
-
-TORN: dict[str, tuple[Query, str]] = {
-    "no group": (query(group("a", "s"), replicas=2), "operator 'a' has no group-by"),
-    "nothing in common": (
-        query(PER_IP, group("b", "a", "url"), replicas=2),
-        "operator 'b' is grouped by url, of which no field comes unchanged",
-    ),
-    "files": (
-        query(PER_IP, declared=(files("s"),), replicas=2),
-        "stream 's' is read from files, whose blocks hold rows of any ip",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", TORN)
-def test_replicas_that_would_tear_groups_are_refused(case: str) -> None:
-    asked, message = TORN[case]
-    with pytest.raises(QueryError) as raised:
-        planned(asked, plans.two_nodes(1), files={"s": (("/data/a.txt", 10),)})
-    assert message in raised.value.message
-    assert raised.value.pointer == "/options/replicas"
-
-
-@pytest.mark.parametrize("numa", [True, False])
-def test_more_replicas_than_there_is_room_for(numa: bool) -> None:
-    with pytest.raises(PlacementError, match=r"replicas=3, but .* 2 "):
-        planned(fixed_window(replicas=3), plans.two_nodes(1), numa=numa)
-
-
 # --- the reason for it all: rows of one group meet at one instance ---------------------------------------------------
 
 ROWS = tuple({"ip": ip, "url": url} for ip in range(4) for url in range(4)) * 3
@@ -407,39 +260,6 @@ class _Walk:
 def _source(operator: Map, field: str) -> str:
     expression = dict(operator.fields)[field]
     return str(getattr(expression, "name", field))
-
-
-# --- lineage ---------------------------------------------------------------------------------------------------------
-
-
-def test_labels_of_two_ways_have_to_agree() -> None:
-    same = (pick("x", "s"), keep("y", "s"), Union("u", ("x", "y")), group("a", "u", "ip"))
-    other = (pick("x", "s", ip="url"), *same[1:])
-    assert common_key(same).fields == {"s": ("ip",)}
-    assert common_key(other).obstacle == other[-1]
-
-
-def test_a_computed_column_is_no_label() -> None:
-    computed = Map("m", "s", (("ip", col("bytes") + 1),))
-    assert common_key((computed, group("a", "m", "ip"))).obstacle is not None
-    assert common_key((group("a", "m", "ip"),)).fields == {"m": ("ip",)}
-
-
-def test_streams_that_never_meet_have_keys_of_their_own() -> None:
-    assert common_key((group("a", "s", "ip"), group("b", "t", "url"))).fields == {"s": ("ip",), "t": ("url",)}
-
-
-def test_streams_that_meet_late_still_need_one_key() -> None:
-    """a groups s by ip, b groups t by url, c groups both by one column that is the one here, the other there."""
-    meet = (
-        group("a", "s", "ip"),
-        group("b", "t", "url"),
-        Map("x", "a", (("k", col("ip")), ("n", col("n")))),
-        Map("y", "b", (("k", col("url")), ("n", col("n")))),
-        Union("u", ("x", "y")),
-    )
-    assert common_key((*meet, group("c", "u", "k"))).fields == {"s": ("ip",), "t": ("url",)}
-    assert common_key((*meet, group("c", "u", "n"))).obstacle is not None
 
 
 def test_streams_that_never_meet_are_routed_by_their_own_types() -> None:

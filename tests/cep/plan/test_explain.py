@@ -1,4 +1,7 @@
-"""What a person reads of a plan."""
+"""What a person reads of a plan.
+
+Tests `explain.py`, `sources.py`, `cep/model/contract/phrases.py`.
+"""
 
 from __future__ import annotations
 
@@ -160,13 +163,17 @@ def test_a_pattern_shows_where_its_ways_lead() -> None:
     )
 
 
-def test_a_pattern_whose_starts_go_on_together_says_so() -> None:
+def test_a_pattern_says_how_its_rows_go_on() -> None:
     tags = stream("tags", k="int64", e="string", ts="timestamp[us]", event_time="ts", disorder="0s")
-    part = event("shelf", col("e") == "shelf").then(event("exit", col("e") == "exit"))
-    asked = (
-        driver_query.Query("q").source(tags).pattern("theft", part, by="k", within="12h", measures={"at": row("exit")["ts"]}).output("out")
-    )
-    assert "  1 exit: ■\n  starts that await the same go on together, in 2 kinds\n" in explain(planned(asked.build(), plans.two_nodes(1)))
+    shelf, exit_ = (event(name, col("e") == name) for name in ("shelf", "exit"))
+    for part, matches, how in (
+        (shelf.then(exit_), "first", "starts that await the same go on together, in 2 kinds"),
+        (shelf.then_any(exit_), "all", "rows taken so far that await the same go on together, in 1 kind"),
+        (shelf.then_any(exit_).gap("1h"), "all", "each way of each start goes on by itself: a gap, or what may not come at the end,"),
+    ):
+        measures = {"at": row("exit")["ts"]}
+        asked = driver_query.Query("q").source(tags).pattern("theft", part, by="k", within="12h", matches=matches, measures=measures)
+        assert f"  1 exit: ■\n  {how}" in explain(planned(asked.output("out").build(), plans.two_nodes(1)))
 
 
 def test_no_numa() -> None:

@@ -1,4 +1,7 @@
-"""The plan as a whole: a pure function of its arguments, its JSON, its look-ups, its channels."""
+"""The plan as a whole: a pure function of its arguments, its JSON, its look-ups, its channels.
+
+Tests `planner.py`, `physical.py`.
+"""
 
 from __future__ import annotations
 

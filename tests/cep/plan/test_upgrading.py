@@ -1,4 +1,7 @@
-"""Which changes of a query that runs keep the state of its operators, and which are refused, by name: the table of the design."""
+"""Which changes of a query that runs keep the state of its operators, and which are refused, by name: the table of the design.
+
+Tests `upgrading.py`, `kept_state.py`.
+"""
 
 from __future__ import annotations
 

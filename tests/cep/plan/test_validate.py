@@ -1,4 +1,7 @@
-"""What is no query says so: which part, and where in the document; what is one yields schemas, order and event times."""
+"""What is no query says so: which part, and where in the document; what is one yields schemas, order and event times.
+
+Tests `validate.py`, `cep/model/query.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Who may speak to an instance manager follows what is handed in over REST, while it runs: the real ZooKeeper, real links on loopback."""
+"""Who may speak to an instance manager follows what is handed in over REST, while it runs: the real ZooKeeper, real links on loopback.
+
+Tests `key_nodes.py`, `driver/streams/own_keys.py`, `orchestrator/rest/key_routes.py`.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,13 @@ from cep.transport.linked import LinkSockets
 from cep.transport.wire import Header
 from cep.world.zookeeper import ZooKeeperSession
 from driver.cluster import Cluster as Client
+from driver.streams.data_plane import DataPlane
+from driver.streams.own_keys import OwnKeys
 from orchestrator.state.events import RevokeKey
 from tests.cep.service.test_tls import keys as made_keys
 from tests.orchestrator.rest.test_app import Server
-from tests.support.control_plane import HANG_S, Keeper, cluster
-from tests.support.waiting import until
+from tests.support.control_plane import Keeper, cluster
+from tests.support.waiting import HANG_S, until
 
 
 class Member:
@@ -117,3 +122,26 @@ def test_a_node_that_is_no_key_shuts_no_other_out(parts: tuple[Member, Server, C
     client.register_key(pair.public)
     member.session.create("/cep/keys/odd", b"{")
     until(lambda: member.look() or (member.rings and member.rings[-1] and pair.public in member.rings[-1].clients))
+
+
+def test_a_client_follows_the_members_key_while_it_is_open(parts: tuple[Member, Server, Client], tmp_path: Path) -> None:
+    member, server, client = parts
+    keys = OwnKeys.handed_in(client.rest)
+    assert keys is not None
+    first = keys.keyring
+    until(lambda: member.look() or (member.rings and member.rings[-1] and first.public in member.rings[-1].clients))
+    plane = DataPlane(LinkSockets(f"link://h2@{tmp_path}/own", first))
+    try:
+        keys.keep(plane)
+        with Client(server.url, _admin(server)) as admin:
+            public = admin.rotate_members_key()
+        assert first.server != public
+
+        def follows() -> bool:
+            plane.on_beat[keys]()  # once a second, by the plane's thread
+            return keys.keyring.server == public
+
+        until(follows)
+        assert (keys.keyring.public, keys.keyring.secret) == (first.public, first.secret)
+    finally:
+        plane.close()

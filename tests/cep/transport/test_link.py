@@ -1,4 +1,7 @@
-"""A link gives every packet once and in order, whatever becomes of its connections; it breaks where a process is not the one of before."""
+"""A link gives every packet once and in order, whatever becomes of its connections; it breaks where a process is not the one of before.
+
+Tests `link.py`, `ends.py`, `frames.py`, `switchboard.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Links over ZeroMQ: which end may call, what is told, and that what is wrong harms its own link alone."""
+"""Links over ZeroMQ: which end may call, what is told, and that what is wrong harms its own link alone.
+
+Tests `linked.py`, `arrivals.py`, `called.py`, `calling.py`, `keyring.py`, `zeromq.py`, `benchmarks/faults/fuzz_links.py`.
+"""
 
 from __future__ import annotations
 

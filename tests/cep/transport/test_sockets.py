@@ -1,4 +1,7 @@
-"""Both transports keep the same promises: messages arrive whole, in order, whatever their size, and outlive a peer that comes late."""
+"""Both transports keep the same promises: messages arrive whole, in order, whatever their size, and outlive a peer that comes late.
+
+Tests `sockets.py`, `connections.py`, `local.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Messages: what is packed is unpacked, batches of all types come back as they were, and what is no message is refused."""
+"""Messages: what is packed is unpacked, batches of all types come back as they were, and what is no message is refused.
+
+Tests `wire.py`, `ipc.py`.
+"""
 
 from __future__ import annotations
 

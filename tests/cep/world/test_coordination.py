@@ -1,4 +1,7 @@
-"""What every `Coordination` keeps to: the real one on a real ZooKeeper, and whatever stands in for it."""
+"""What every `Coordination` keeps to: the real one on a real ZooKeeper, and whatever stands in for it.
+
+Tests `coordination.py`, `zookeeper.py`, `simulation/coordination.py`.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ from cep.world.zookeeper import ZooKeeperSession
 from simulation.clock import ProcessClock
 from simulation.coordination import SimulatedSession, SimulatedZooKeeper
 from simulation.schedule import SeededSchedule
-from tests.support.control_plane import HANG_S, SESSION_S, Keeper, steal_session
-from tests.support.waiting import until
+from tests.support.control_plane import SESSION_S, Keeper, steal_session
+from tests.support.waiting import HANG_S, until
 
 
 class Server(Protocol):

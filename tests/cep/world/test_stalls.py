@@ -1,4 +1,7 @@
-"""What a stall is put down to, and what of it is kept."""
+"""What a stall is put down to, and what of it is kept.
+
+Tests `stalls.py`, `thread_usage.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The builder's calls for operators that take a tuple apart, or take tuples in order: what they say, and that the document says it too."""
+"""The builder's calls for operators that take a tuple apart, or take tuples in order: what they say, and that the document says it too.
+
+Tests `query.py`, `given.py`, `streams.py`, `cep/model/contract/forms.py`, `cep/model/operator_documents.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Joins and lookups in the query builder: the operators that they make, and as documents."""
+"""Joins and lookups in the query builder: the operators that they make, and as documents.
+
+Tests `query.py`, `tables.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a role is told: a flag counts before the environment, that before the file, that before the default."""
+"""What a role is told: a flag counts before the environment, that before the file, that before the default.
+
+Tests `told.py`, `commands.py`, `flags.py`, `option.py`, `table.py`.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ from cep.world.coordination import Connection
 from cep.world.mailbox import Mailbox
 from cep.world.zookeeper import ZooKeeperSession
 from driver.processes.host_keeper import MEASURE_S, REPORT_BYTES_MAX, HostKeeper, bounded
-from tests.support.control_plane import HANG_S, SESSION_S, Keeper, until
+from tests.support.control_plane import SESSION_S, Keeper
+from tests.support.waiting import HANG_S, until
 
 HOUR_MS = 3_600_000
 

@@ -1,4 +1,7 @@
-"""A local cluster as a whole: it starts, mends itself, and leaves nothing behind, however it ends."""
+"""A local cluster as a whole: it starts, mends itself, and leaves nothing behind, however it ends.
+
+Tests `supervisor.py`, `agent.py`, `children.py`, `process.py`.
+"""
 
 from __future__ import annotations
 

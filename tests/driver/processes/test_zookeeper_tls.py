@@ -1,4 +1,7 @@
-"""ZooKeeper behind TLS: the real server, the real client, and those that have no certificate or another one's."""
+"""ZooKeeper behind TLS: the real server, the real client, and those that have no certificate or another one's.
+
+Tests `zookeeper.py`, `certificates.py`.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,7 @@ from driver.processes.certificates import KeyMaker
 from driver.processes.java import java_home
 from driver.processes.key_folder import KeyFolder
 from driver.processes.zookeeper import ZooKeeper, reserve_port, spark_jars
-from tests.support.control_plane import HANG_S
-from tests.support.waiting import until
+from tests.support.waiting import HANG_S, until
 
 NOW = datetime.datetime.now(datetime.UTC)
 

@@ -1,4 +1,7 @@
-"""Texts as statements: what sqlglot lacks, and its traps."""
+"""Texts as statements: what sqlglot lacks, and its traps.
+
+Tests `dialect.py`, `statements.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ import sys
 import pytest
 from sqlglot import exp
 
-from driver.streaming_sql.dialect import NESTED_MAX, Emit, WindowTable, start_of
+from driver.streaming_sql.dialect import NESTED_MAX, Emit, WindowTable
 from driver.streaming_sql.errors import SqlError
+from driver.streaming_sql.places import start_of
 from driver.streaming_sql.statements import (
     CreateFunction,
     CreateStatement,

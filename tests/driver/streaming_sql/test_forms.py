@@ -1,4 +1,8 @@
-"""Each form of SQL is the document that the builder makes."""
+"""Each form of SQL is the document that the builder makes.
+
+Tests `binder.py`, `building.py`, `expressions.py`, `functions.py`, `grouping.py`, `joins.py`, `over.py`, `reading.py`, `relation.py`,
+`scope.py`, `selecting.py`, `types.py`, `windows.py`.
+"""
 
 from __future__ import annotations
 

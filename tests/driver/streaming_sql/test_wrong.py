@@ -1,4 +1,7 @@
-"""Wrong statements: each is refused by its code, at a place in the text, and says what to write instead; the page has them all."""
+"""Wrong statements: each is refused by its code, at a place in the text, and says what to write instead; the page has them all.
+
+Tests `wrong.py`, `errors.py`.
+"""
 
 from __future__ import annotations
 

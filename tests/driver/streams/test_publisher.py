@@ -1,4 +1,7 @@
-"""The shell of a publisher: rows as messages, threads that wait, and the clock. What readers say: `test_publisher_core`."""
+"""The shell of a publisher: rows as messages, threads that wait, and the clock. What readers say: `test_publisher_core`.
+
+Tests `publisher.py`, `published_rows.py`, `small_batches.py`.
+"""
 
 from __future__ import annotations
 

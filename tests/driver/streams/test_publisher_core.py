@@ -1,4 +1,7 @@
-"""A publisher without input and output: what readers say, documents and times in; headers, commands and errors out."""
+"""A publisher without input and output: what readers say, documents and times in; headers, commands and errors out.
+
+Tests `publisher_core.py`, `following.py`.
+"""
 
 from __future__ import annotations
 

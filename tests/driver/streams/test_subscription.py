@@ -1,4 +1,7 @@
-"""The shell of a subscription: what waits in its queues, and what is asked of the orchestrator."""
+"""The shell of a subscription: what waits in its queues, and what is asked of the orchestrator.
+
+Tests `subscription.py`, `background.py`, `subscriptions.py`.
+"""
 
 from __future__ import annotations
 

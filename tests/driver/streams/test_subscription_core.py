@@ -1,4 +1,7 @@
-"""A subscription without input and output: messages, answers and times in; rows, commands and errors out."""
+"""A subscription without input and output: messages, answers and times in; rows, commands and errors out.
+
+Tests `subscription_core.py`, `producers.py`, `resuming/resumable.py`.
+"""
 
 from __future__ import annotations
 

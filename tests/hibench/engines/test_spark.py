@@ -1,4 +1,8 @@
-"""Preparing with Spark, and the query on Spark."""
+"""Preparing with Spark, and the query on Spark.
+
+Tests `spark.py`, `spark_engine.py`, `spark_loop.py`, `hibench/records/cache.py`, `hibench/records/prepare.py`,
+`hibench/records/reader.py`.
+"""
 
 import contextlib
 from dataclasses import replace

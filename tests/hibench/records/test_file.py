@@ -1,4 +1,7 @@
-"""Records as text, Parquet and Arrow: the same ten fields; blocks and the nodes that read them; what a damaged set says."""
+"""Records as text, Parquet and Arrow: the same ten fields; blocks and the nodes that read them; what a damaged set says.
+
+Tests `file.py`, `hibench/numa/node_local.py`.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,7 @@
-"""The records: same options, same bytes, wherever they are made; what a line looks like; how keys and times are drawn."""
+"""The records: same options, same bytes, wherever they are made; what a line looks like; how keys and times are drawn.
+
+Tests `records.py`, `dataset.py`.
+"""
 
 import hashlib
 import io

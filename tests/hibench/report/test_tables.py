@@ -1,4 +1,7 @@
-"""What Spark computes from run records, against NumPy, and the commands that show it."""
+"""What Spark computes from run records, against NumPy, and the commands that show it.
+
+Tests `tables.py`, `commands.py`, `compare.py`, `completeness.py`, `figures.py`, `latency.py`, `resources.py`.
+"""
 
 import contextlib
 import json

@@ -2,19 +2,13 @@
 
 from dataclasses import replace
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hibench.errors import OptionError
-from hibench.searching.grid import Cell
-from hibench.searching.probing import Probe
 from hibench.searching.search import Found, Limits, Tried, bracket, found, next_rate, search_rates
-from hibench.searching.searching import Searched, _gain
 from hibench.searching.simulated import Simulated
-from hibench.searching.steady import SteadyVerdict, Stretch, judged
 
 LIMITS = st.builds(
     Limits,
@@ -116,22 +110,6 @@ def test_a_rate_that_failed_below_one_that_was_sustained_ends_nothing():
     assert bracket(tried, Limits(first=1000, most=8000, attempts=1)) == (2000, 4000)
 
 
-def test_the_best_probe_is_one_that_was_sustained():
-    tries = [(100, ""), (200, "a hiccup"), (200, ""), (400, "too much")]
-    probes = tuple(Probe(rate, SteadyVerdict(why_not), None) for rate, why_not in tries)
-    searched = Searched(Cell((0,), (0,), 1, True), Found(200, 400, "too much"), probes)
-    assert searched.best is probes[2]
-    assert replace(searched, found=None).best is None and replace(searched, found=Found(0, 100, "")).best is None
-
-
-def test_the_gain_is_over_the_same_cell_without_numa():
-    on, off, fewer = Cell((0,), (0, 1), 1, True), Cell((0,), (0, 1), 1, False), Cell((0,), (0,), 1, False)
-    first, *others = [Searched(cell, Found(rate, 500, "")) for cell, rate in ((on, 300), (fewer, 100), (off, 200))]
-    assert _gain(first, [*others, first]) == "+50%"
-    assert _gain(first, [first, others[0]]) == "" and _gain(others[1], [first, *others]) == ""
-    assert _gain(first, [replace(others[1], found=Found(200, None, ""))]) == ""
-
-
 class TestSimulatedSystem:
     """The double, the verdict and the search together."""
 
@@ -156,58 +134,3 @@ class TestSimulatedSystem:
         verdict = Simulated(100_000, delay_ms=30).probe(50_000, 1, 5, limit_ms=20)
         assert verdict.why_not == "latency p99 35 ms is over 20 ms", "5 ms of it is the group of records that it came with"
         assert verdict.rise == pytest.approx(0, abs=1e-6)
-
-
-class TestVerdict:
-    STRETCH = Stretch(1_000_000, 4_000_000)
-
-    @staticmethod
-    def table(created_ms, latency_ms, answers=1):
-        created = np.asarray(created_ms, np.int64) * 1000
-        delivered = created + (np.asarray(latency_ms) * 1000).astype(np.int64)
-        return pa.table({"created_us": created, "delivered_us": delivered, "answers": np.full(len(created), answers)})
-
-    def test_a_backlog_that_grows(self):
-        """
-        ms of latency
-        400 |                    x       created second by second; a fifth of the time is lost:
-        200 |          x                 of 1,200/s only 1,000/s are worked off
-            +---------------------- s
-        """
-        created = np.arange(0, 5000, 10)
-        verdict = judged(self.table(created, created * 0.2), self.STRETCH, 1200, limit_ms=10_000)
-        assert verdict.rise == pytest.approx(0.2)
-        assert verdict.why_not == "the backlog grows: 1,000/s of 1,200/s were worked off"
-
-    def test_the_last_third_is_held_against_the_first(self):
-        """
-        ms of latency
-        305 |                    ______  it falls behind in the last third; what the second third was like is not asked
-          5 |______________x____|
-        """
-        created = np.arange(0, 5000, 10)
-        for middle in (5, 305, 9_000):
-            late = np.where(created < 2000, 5, np.where(created < 3000, middle, 305))
-            verdict = judged(self.table(created, late), self.STRETCH, 1000, limit_ms=10_000)
-            assert verdict.rise == pytest.approx(0.15)
-
-    def test_what_is_before_and_behind_the_stretch_does_not_count(self):
-        created = np.arange(0, 5000, 10)
-        slow = np.where((created < 1000) | (created >= 4000), 9_000, 5)
-        verdict = judged(self.table(created, slow, answers=3), self.STRETCH, 100, limit_ms=100)
-        assert (verdict.why_not, verdict.p50_ms, verdict.p99_ms) == ("", 5, 5)
-        assert verdict.answers == 900
-
-    def test_a_small_rise_is_noise(self):
-        created = np.arange(0, 5000, 10)
-        assert judged(self.table(created, 5 + created * 0.02), self.STRETCH, 100, limit_ms=1000).why_not == ""
-
-    def test_answers_weigh(self):
-        table = pa.concat_tables([self.table([2000], [500], answers=1), self.table([2001], [5], answers=99)])
-        assert judged(table, self.STRETCH, 100, limit_ms=100).p99_ms == 5
-        table = pa.concat_tables([self.table([2000], [500], answers=2), self.table([2001], [5], answers=98)])
-        assert judged(table, self.STRETCH, 100, limit_ms=100).why_not == "latency p99 500 ms is over 100 ms"
-
-    def test_no_answers_is_no_success(self):
-        verdict = judged(self.table([10], [5]), self.STRETCH, 100, limit_ms=100)
-        assert verdict.why_not == "nothing that was created in the steady stretch was answered"

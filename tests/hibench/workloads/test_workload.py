@@ -1,4 +1,8 @@
-"""Every workload on our engine, NUMA-aware and not, over files and in an open loop: the answers, the balancer, what a run leaves."""
+"""Every workload on our engine, NUMA-aware and not, over files and in an open loop: the answers, the balancer, what a run leaves.
+
+Tests `workload.py`, `broadcast.py`, `fixed_window.py`, `wordcount.py`, `hibench/engines/cep_engine.py`, `hibench/engines/clusters.py`,
+`hibench/runs/outcome.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Silence as an instance manager takes it, message by message: whose time is over, and whose silence is its own."""
+"""Silence as an instance manager takes it, message by message: whose time is over, and whose silence is its own.
+
+Tests `clients.py`, `publishers.py`, `subscribers.py`.
+"""
 
 from __future__ import annotations
 

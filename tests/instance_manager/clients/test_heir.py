@@ -1,4 +1,7 @@
-"""What publishers have kept whose processes are gone, taken by the readers that it was for: a loop, and rings written by hand."""
+"""What publishers have kept whose processes are gone, taken by the readers that it was for: a loop, and rings written by hand.
+
+Tests `heir.py`, `instance_manager/recovery/pieces.py`.
+"""
 
 from __future__ import annotations
 

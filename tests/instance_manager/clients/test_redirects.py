@@ -1,4 +1,7 @@
-"""What publishers and the two places of an instance that moves say to each other, message by message: two loops, and a client by hand."""
+"""What publishers and the two places of an instance that moves say to each other, message by message: two loops, and a client by hand.
+
+Tests `redirects.py`, `client_documents.py`, `instance_manager/metrics.py`, `instance_manager/moves.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the control part of an instance manager does, turn by turn, at a simulated ZooKeeper, wherever the connection goes."""
+"""What the control part of an instance manager does, turn by turn, at a simulated ZooKeeper, wherever the connection goes.
+
+Tests `control.py`, `asked_nodes.py`, `building.py`, `commands.py`, `own_nodes.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What an instance is asked follows from its assignment before and now: tables of both, and of what comes out."""
+"""What an instance is asked follows from its assignment before and now: tables of both, and of what comes out.
+
+Tests `obligations.py`, `assignment_checks.py`.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from instance_manager.control.assignment_checks import Assignment, Moving
 from instance_manager.control.commands import (
     AddSubscriptions,
     DrainInstance,
+    DropSubscriptions,
     FailInstance,
     InstanceCommand,
     LoseStreams,
@@ -60,7 +64,7 @@ CHANGES: list[tuple[Assignment | None, Assignment, list[InstanceCommand]]] = [
     (now(desired="run"), now(desired="fail"), [FailInstance(KEY, "SQ1", None, "")]),
     # of subscriptions those that are new, of tables all that are named, for one instance reads them together
     (now(subscriptions=[A]), now(subscriptions=[A, B]), [AddSubscriptions(KEY, [B])]),
-    (now(subscriptions=[A, B]), now(subscriptions=[B]), []),
+    (now(subscriptions=[A, B]), now(subscriptions=[B]), [DropSubscriptions(KEY, frozenset({A["id"]}))]),
     (now(tables={"SQ2": 1}), now(tables={"SQ2": 1, "SQ3": 2}), [RerouteBuckets(KEY, TABLES)]),
     (now(tables={"SQ2": 1}), now(tables={"SQ2": 1}, desired="run"), [RunInstance(KEY)]),
     (now(), now(lost={"in": "q0 has failed"}), [LoseStreams(KEY, {"in": "q0 has failed"})]),

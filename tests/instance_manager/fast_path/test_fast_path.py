@@ -1,4 +1,7 @@
-"""The fast path and the plain one send the same messages and count the same, whatever comes and whoever looks in between."""
+"""The fast path and the plain one send the same messages and count the same, whatever comes and whoever looks in between.
+
+Tests `fast_path.py`, `form.py`, `cep/kernels/relay.py`, `instance_manager/accounts.py`.
+"""
 
 from __future__ import annotations
 

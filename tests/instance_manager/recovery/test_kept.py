@@ -1,4 +1,7 @@
-"""What is kept for a subscription of a query that recovers, in particular for tokens."""
+"""What is kept for a subscription of a query that recovers, in particular for tokens.
+
+Tests `kept.py`, `instance_manager/clients/subscriptions.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which instance moves to which instance manager: tables of cases, and that it comes to rest."""
+"""Which instance moves to which instance manager: tables of cases, and that it comes to rest.
+
+Tests `instance_load.py`, `instances.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which buckets move: as few as it takes, to within reach of the bound, and then none, whatever the noise."""
+"""Which buckets move: as few as it takes, to within reach of the bound, and then none, whatever the noise.
+
+Tests `load.py`, `buckets.py`.
+"""
 
 from __future__ import annotations
 

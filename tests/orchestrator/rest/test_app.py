@@ -1,4 +1,8 @@
-"""REST as its clients see it: real HTTP, real ZooKeeper, a real metric server; stand-in instance managers."""
+"""REST as its clients see it: real HTTP, real ZooKeeper, a real metric server; stand-in instance managers.
+
+Tests `app.py`, `api.py`, `cluster_routes.py`, `models.py`, `query_routes.py`, `stream_routes.py`, `orchestrator/deploying.py`,
+`orchestrator/file_sources.py`.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +45,9 @@ from orchestrator.rest.guard import check_exposure
 from orchestrator.rest.models import QUERY_EXAMPLE, SQL_EXAMPLE, STREAM_EXAMPLE
 from orchestrator.rest_process import listen
 from orchestrator.service import Service
-from tests.support.control_plane import HANG_S, Cluster, Keeper, cluster, until
+from tests.support.control_plane import Cluster, Keeper, cluster
 from tests.support.paths import ROOT
+from tests.support.waiting import HANG_S, until
 
 
 class Server:

@@ -1,4 +1,7 @@
-"""The examples of the OpenAPI document: one for each operator and window, each a valid query by its schema and by the planner."""
+"""The examples of the OpenAPI document: one for each operator and window, each a valid query by its schema and by the planner.
+
+Tests `examples.py`, `query_schema.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every route, asked with a token of every role, over HTTP; and what no table can say: streams that are named in the body."""
+"""Every route, asked with a token of every role, over HTTP; and what no table can say: streams that are named in the body.
+
+Tests `roles.py`, `bodies.py`.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,9 @@ from orchestrator.rest.rate_limit import RateLimit
 from orchestrator.rest.roles import BODY, PATH, ROUTES, check_table
 from orchestrator.rest.roles_page import ROLES, STREAM, YES, table
 from tests.orchestrator.rest.test_app import Server
-from tests.support.control_plane import HANG_S, Keeper, cluster
+from tests.support.control_plane import Keeper, cluster
 from tests.support.paths import ROOT
+from tests.support.waiting import HANG_S
 
 OPENING = [{"stream": STREAM, "name": "p", "endpoint": "ipc:///p"}]
 #: Bodies and parameters of those routes that ask for a role by them.

@@ -1,4 +1,8 @@
-"""The pure core of the orchestrator: every path through the life cycle, without ZooKeeper, clocks or threads."""
+"""The pure core of the orchestrator: every path through the life cycle, without ZooKeeper, clocks or threads.
+
+Tests `cluster_state.py`, `catalog.py`, `cluster_model.py`, `deployments.py`, `desired_nodes.py`, `events.py`, `life_cycle.py`,
+`query_status.py`.
+"""
 
 from __future__ import annotations
 

@@ -24,8 +24,9 @@ from orchestrator.state.events import MoveInstance, StatusesSeen, StopQuery
 from tests.orchestrator.state.test_cluster_state import Cluster as PureCluster
 from tests.orchestrator.state.test_cluster_state import manager
 from tests.orchestrator.test_service import deploy, state_is, written
-from tests.support.control_plane import HANG_S, Cluster, Keeper, cluster, reached, until
+from tests.support.control_plane import Cluster, Keeper, cluster, reached
 from tests.support.plans import files, group, one_node, planned, query
+from tests.support.waiting import HANG_S, until
 
 
 @pytest.fixture

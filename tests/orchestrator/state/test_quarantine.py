@@ -38,8 +38,9 @@ from orchestrator.state.events import (
 from orchestrator.state.quarantine import Quarantine, decode
 from tests.orchestrator.state.test_cluster_state import Cluster, manager
 from tests.orchestrator.test_service import deploy, query, state_is
-from tests.support.control_plane import HANG_S, Keeper, cluster, reached, until
+from tests.support.control_plane import Keeper, cluster, reached
 from tests.support.plans import planned
+from tests.support.waiting import HANG_S, until
 
 GARBAGE = (
     b"",

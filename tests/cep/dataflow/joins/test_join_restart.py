@@ -17,8 +17,8 @@ from cep.model.query import Options, Output, Query
 from cep.model.windows import TimeWindow
 from tests.cep.dataflow.joins import test_as_of_join as as_of
 from tests.cep.dataflow.joins import test_interval_join as interval
-from tests.cep.dataflow.joins import test_theta_join as theta
 from tests.cep.dataflow.joins import test_window_join as window
+from tests.cep.dataflow.joins import test_window_join_theta as theta
 from tests.reference import Partition, assert_same_answer
 from tests.reference.engine import TimedRow
 from tests.strategies import Case

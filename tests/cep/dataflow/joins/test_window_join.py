@@ -7,6 +7,8 @@ left    [----.----)             e = 10
 left         [----.----)        e = 15
 right        [----)             e = 10
 right             [----)        e = 15
+
+Tests `window_join.py`, `matching.py`, `cep/compile/join_rows.py`, `cep/kernels/join.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Instances that move to another place while a query runs: whichever moves, whenever, the answers are the reference's."""
+"""Instances that move to another place while a query runs: whichever moves, whenever, the answers are the reference's.
+
+Tests `instance_move.py`, `figures.py`, `movement.py`.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ n  ip                n  origin
 2  a        repeated 2  (…, 0)    as many rows as n says, in the opposite order
 0  b       ────────▶ 2  (…, 1)
 1  c                 1  (…, 0)
+
+Tests `apply.py`, `cep/compile/user/batches.py`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 ttl 10       t   0    4    10   11   14        22
 key a            x    .    .    x    .         x         11 - 0 > 10; 22 - 11 > 10
 key b                 x              .         x         22 - 4 > 10
+
+Tests `deduplicate.py`, `cep/dataflow/state/group_memory.py`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 tuples    (k=1)  (k=9)  (k=1)            table   row 0: 1, "one"     row 1: 2, "two"    row 2: 1, "uno"
 inner     (1, one) (1, uno)  (1, one) (1, uno)                       left: (9, NULL) between them
+
+Tests `lookup.py`, `static_table.py`.
 """
 
 from __future__ import annotations

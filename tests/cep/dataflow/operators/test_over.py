@@ -5,6 +5,8 @@ t     0    4    9    14   14   25         t     0    4    9    14   14   25
 v     1    2    4    8    16   32
 sum   1    3    7    30   30   32         sum   1    3    6    12   24   48
       both at 14 see each other           each sees the one before it
+
+Tests `over.py`, `cep/compile/windows/trailing.py`, `cep/compile/windows/trailing_source.py`, `cep/dataflow/state/lags.py`.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@
     [20, 40)                         1         out at 39
 
 Without a window: the tuples in stream order, unchanged.
+
+Tests `sort.py`, `ranking.py`, `sequential.py`, `cep/dataflow/state/row_panes.py`.
 """
 
 from __future__ import annotations

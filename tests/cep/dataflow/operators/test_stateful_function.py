@@ -2,6 +2,8 @@
 
 n     1    4    2    13    5
 rises      1         †     2        † fails: the state stays, however it was spoiled
+
+Tests `stateful_function.py`, `cep/compile/user/state.py`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ t        0    4    9    15   26
 n        1    2   MAX   3    4
 count    1    2    ✗    3    1         ✗: sum + MAX overflows, the tuple is a dead letter and the group as it was;
 sum      1    3         6    4         15 - 4 = 11 > 10 …
+
+Tests `stateful_map.py`, `cep/compile/stateful.py`, `cep/compile/stateful_lowering.py`.
 """
 
 from __future__ import annotations

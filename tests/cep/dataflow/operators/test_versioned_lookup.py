@@ -4,6 +4,8 @@ watermark      3         12              27             refresh 10
 read           v1        v2              v3             a version holds until the next multiple of 10
 tuples of   … 9 │ 10 … 19 │ 20 … 29 │
 see           v1     v2        v3
+
+Tests `versioned_lookup.py`, `table_versions.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """What every sink has to keep: what it was given is shown whole or not at all, exactly as it was given, however often it is asked.
 
 A new format is added to `SINKS`: its description, and how its files are read by other programs.
+
+Tests `json_lines.py`, `sink.py`, `staged.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What leaves a subquery: when, in which pieces, where to, and with which watermark (rules 4.14, 7.3, 7.4)."""
+"""What leaves a subquery: when, in which pieces, where to, and with which watermark (rules 4.14, 7.3, 7.4).
+
+Tests `output.py`, `balancer.py`.
+"""
 
 from __future__ import annotations
 

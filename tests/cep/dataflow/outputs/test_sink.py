@@ -1,4 +1,7 @@
-"""Files that an output is written to: what is written is what a source reads, and nothing is lost silently."""
+"""Files that an output is written to: what is written is what a source reads, and nothing is lost silently.
+
+Tests `sink.py`, `cep/compile/text_rows.py`, `cep/kernels/writing.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Patterns whose starts go on together: by the definitions, and as where each way goes on by itself."""
+"""Patterns whose starts go on together: by the definitions, and as where each way goes on by itself.
+
+Tests `cohorts_snapshot.py`, `cep/compile/patterns/cohorts.py`, `cep/kernels/patterns/cohorts.py`, `cep/model/patterns/outlooks.py`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ from tests.strategies import Execution
 from tests.strategies.patterns import patterns
 from tests.support.single_operator import Tuple, feed, made, run_alone, run_restored, tuples_of
 
-TOGETHER = patterns(("s",), SCHEMA, "p", ("k",), one_of_letters(), together=True)
+TOGETHER = patterns(("s",), SCHEMA, "p", ("k",), one_of_letters(), together="first")
 C, D = event("C", col("e") == "c"), event("D", col("e") == "d")
 
 
@@ -68,6 +71,8 @@ EXAMPLES: dict[str, tuple[Pattern, str]] = {
     "and at the last": (pattern_of(A.then(EITHER.times(1, 2)).then(B), within=9, after="to_last C"), "aaaabaab"),
     "what a match has used has not timed out": (pattern_of(A.then(EITHER).then(B), within=4, after="to_next", timed_out=True), "aabaxxxxx"),
     "a match is known when its last way has died": (pattern_of(A.then(B.times(1, 3)), within=4, timed_out=True), "abbaxxxxxab"),
+    "a match that waited for an earlier start comes out when that is over": (pattern_of(A.then(B) | C.then(D), within=9), "acdxxxxxxxxxx"),
+    "however often": (pattern_of(C.next(D) | A.then(B) | C.then(B), within=9), "acdacdxxxxxxxxxx"),
     "time to live is over": (
         pattern_of(A.then(B).then(C), ttl=2, timed_out=True, rows="all", measures=(("n", row("B").count()),)),
         "abxxxcabc",
@@ -165,7 +170,6 @@ def forget_idle(operator: PatternOperator) -> None:
 
 def test_what_is_apart_has_a_reason() -> None:
     for pattern, why in (
-        (pattern_of(A.then(B), within=5, matches="all"), "all matches are asked for"),
         (pattern_of(A.then(B), unmatched=True), "rows in no match are asked for"),
         (pattern_of(A.then(event("B", col("v") > row("A")["v"]))), "the condition of B reads rows of the match"),
         (pattern_of(A.absent(B, for_="1s")), "a gap, or what may not come at the end, is of each way's own time"),
@@ -175,6 +179,7 @@ def test_what_is_apart_has_a_reason() -> None:
         assert pattern.finding.outlooks == why
         assert isinstance(make(pattern).ways, Ways)
     assert isinstance(make(pattern_of(A.then(event("B", col("v") > prev("v"))))).ways, Cohorts)
+    assert pattern_of(A.then(B), within=5, matches="all").finding.outlooks == "all matches are asked for"
 
 
 def many_kinds() -> Pattern:

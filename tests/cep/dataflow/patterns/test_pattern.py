@@ -1,4 +1,10 @@
-"""Pattern against its definitions (`tests/reference/patterns.py`): drawn patterns over drawn rows, cut and dealt anyhow."""
+"""Pattern against its definitions (`tests/reference/patterns.py`): drawn patterns over drawn rows, cut and dealt anyhow.
+
+Tests `pattern.py`, `kept_rows.py`, `outcomes.py`, `saved.py`, `ways_snapshot.py`, `cep/compile/patterns/conditions.py`,
+`cep/compile/patterns/conditions_source.py`, `cep/compile/patterns/groups.py`, `cep/compile/patterns/measures.py`,
+`cep/compile/patterns/registers.py`, `cep/compile/patterns/ways.py`, `cep/kernels/patterns/chains.py`, `cep/kernels/patterns/loop.py`,
+`cep/kernels/patterns/places.py`, `cep/kernels/patterns/ways.py`, `cep/model/operators/pattern_ways.py`.
+"""
 
 from __future__ import annotations
 

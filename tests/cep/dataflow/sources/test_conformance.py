@@ -1,6 +1,8 @@
 """What every source has to keep: however it is cut and read, the same rows, late ones and letters; and from any position on.
 
 A new format is added to `WRITERS`: how its files are made, of rows some of which are bad.
+
+Tests `arrow_values.py`, `blocks.py`, `event_time.py`, `files.py`, `json_lines.py`, `lines.py`, `rows.py`, `scripted.py`, `source.py`.
 """
 
 from __future__ import annotations

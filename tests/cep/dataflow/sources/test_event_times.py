@@ -1,4 +1,7 @@
-"""Event times far from now: dead letters, unless the stream says that it has such; then they are judged as all others."""
+"""Event times far from now: dead letters, unless the stream says that it has such; then they are judged as all others.
+
+Tests `lateness.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Publishers that vanish: each by itself, whatever others do."""
+"""Publishers that vanish: each by itself, whatever others do.
+
+Tests `published.py`, `publishers.py`.
+"""
 
 from __future__ import annotations
 

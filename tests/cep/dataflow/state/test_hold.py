@@ -1,4 +1,7 @@
-"""Rows held and let out: all that a watermark has passed, no other, in stream order, however they come."""
+"""Rows held and let out: all that a watermark has passed, no other, in stream order, however they come.
+
+Tests `hold.py`, `merging.py`.
+"""
 
 from __future__ import annotations
 

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cep.kernels.jit import interpreted, kernel
+from cep.kernels.jit import apart, interpreted, kernel
 from cep.kernels.machine.addresses import (
     CALLED,
     NOT_CALLED,
     Callee,
-    call_at,
+    Handed,
+    call_of,
     float64s_at,
     int32s_at,
     int64s_at,
-    lines_of,
     uint8s_at,
     written_float64s_at,
     written_int64s_at,
@@ -42,19 +42,17 @@ def gives_the_first(a: int, b: int, c: int, d: int, arrays: Any) -> Any:
     return int64s_at(arrays, 0)[0]
 
 
-@kernel("int64(int64, const int64[:], int64)", on_demand=True)
-def calls_for_each(function: Any, arrays: Any, n: int) -> Any:
+@apart
+def apart_call(handed: Any, i: int) -> Any:
+    return call_of(handed, 1, i, i + 1, i % 2, 1000)
+
+
+@kernel("int64(int64, int64)", on_demand=True)
+def calls_for_each(handed: Any, n: int) -> Any:
     total = 0
     for i in range(n):
-        total += call_at(function, arrays, i, i + 1, i % 2, 1000)
+        total += apart_call(handed, i) * int64s_at(handed, 0)[i]
     return total
-
-
-@kernel("void(int64[:, :], int64)", on_demand=True)
-def doubles_a_line(table: np.ndarray, i: int) -> None:
-    lines = lines_of(table, 3)
-    for k in range(3):
-        lines[i, k] *= 2
 
 
 def _arrays() -> list[np.ndarray]:
@@ -64,7 +62,8 @@ def _arrays() -> list[np.ndarray]:
 
 def _run(arrays: list[np.ndarray]) -> tuple[int, list[list[Any]]]:
     called = Callee.of(reads_and_writes, arrays, DTYPES)
-    return calls_for_each(called.function, called.arrays, 5), [array.tolist() for array in arrays]
+    handed = Handed.of([np.ones(5, np.int64), called])
+    return calls_for_each(handed.arrays, 5), [array.tolist() for array in arrays]
 
 
 def test_a_kernel_that_is_called_finds_its_arrays() -> None:
@@ -82,7 +81,8 @@ def test_frames_of_messages_may_stand_anywhere() -> None:
     frame = np.frombuffer(b"x" + np.arange(3, 6).tobytes(), np.uint8)[1:].view(np.int64)
     assert not frame.flags.aligned
     called = Callee.of(gives_the_first, [frame], ["int64"])
-    assert calls_for_each(called.function, called.arrays, 2) == 6
+    handed = Handed.of([np.array([1, 2]), called])
+    assert calls_for_each(handed.arrays, 2) == 9
 
 
 @pytest.mark.parametrize("wrong", [np.zeros(5), np.zeros(5, np.int32), np.zeros(10, np.int64)[::2]])
@@ -98,12 +98,11 @@ def test_as_many_arrays_as_types() -> None:
 
 def test_what_is_never_called_has_no_address() -> None:
     assert NOT_CALLED.function == 0
-    assert calls_for_each(NOT_CALLED.function, NOT_CALLED.arrays, 0) == 0
+    handed = Handed.of([np.ones(1, np.int64), NOT_CALLED])
+    assert calls_for_each(handed.arrays, 0) == 0
 
 
-def test_lines_of_a_known_width_are_those_of_the_table() -> None:
-    tables = [np.arange(12).reshape(4, 3) for _ in range(2)]
-    doubles_a_line(tables[0], 2)
-    with interpreted():
-        doubles_a_line(tables[1], 2)
-    assert tables[0].tolist() == tables[1].tolist() == [[0, 1, 2], [3, 4, 5], [12, 14, 16], [9, 10, 11]]
+@pytest.mark.parametrize("wrong", [np.zeros(5), np.zeros(10, np.int64)[::2]])
+def test_what_is_handed_on_is_of_int64s(wrong: np.ndarray) -> None:
+    with pytest.raises(TypeError, match=r"array 1: expected int64, contiguous, got "):
+        Handed.of([np.ones(5, np.int64), wrong])

@@ -1,0 +1,109 @@
+"""What goes into a pattern's loop and comes out of it as columns: bits of variables in, and of matches the rows that measures read.
+
+`rows` are as in `cep.compile.patterns.groups.Emitted`: (match, number, variable, number in the group) of the rows of each match, in order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cep.kernels.jit import inlined, kernel
+from cep.kernels.patterns.places import NONE
+
+
+@kernel("void(const uint8[:], const uint8[:], int64, int64[:])", on_demand=True)
+def add_bits(values: np.ndarray, valid: np.ndarray, number: int, bits: np.ndarray) -> None:
+    """Adds the bit `number` where a condition is true, not NULL."""
+    for i in range(len(bits)):
+        bits[i] |= np.int64((values[i] != 0) & (valid[i] != 0)) << number
+
+
+@kernel("void(const int64[:, :], int64, int64[:])", on_demand=True)
+def first_rows_of(rows: np.ndarray, variable: int, found: np.ndarray) -> None:
+    """Of each match the first row that the variable has, or NONE."""
+    found[:] = NONE
+    for i in range(len(rows) - 1, -1, -1):
+        if rows[i, 2] == variable:
+            found[rows[i, 0]] = rows[i, 1]
+
+
+@kernel("void(const int64[:, :], int64, int64, int64[:])", on_demand=True)
+def last_rows_of(rows: np.ndarray, variable: int, k: int, found: np.ndarray) -> None:
+    """Of each match the k-th row before the last that the variable has, or NONE."""
+    found[:] = NONE
+    match, behind = NONE, 0
+    for i in range(len(rows) - 1, -1, -1):
+        if rows[i, 0] != match:
+            match, behind = rows[i, 0], 0
+        if rows[i, 2] == variable:
+            if behind == k:
+                found[match] = rows[i, 1]
+            behind += 1
+
+
+@kernel("void(const int64[:, :], int64, int64[:])", on_demand=True)
+def count_rows_of(rows: np.ndarray, variable: int, counts: np.ndarray) -> None:
+    """How many rows the variable has in each match."""
+    counts[:] = 0
+    for i in range(len(rows)):
+        counts[rows[i, 0]] += np.int64(rows[i, 2] == variable)
+
+
+@kernel("void(const int64[:, :], int64[:])", on_demand=True)
+def begins_of(rows: np.ndarray, begins: np.ndarray) -> None:
+    """Where the rows of each match begin, and where the last ones end, int64[n + 1]; all have some."""
+    begins[len(begins) - 1] = len(rows)
+    for i in range(len(rows) - 1, -1, -1):
+        begins[rows[i, 0]] = i
+
+
+@inlined
+def _comes_before(rows: np.ndarray, begins: np.ndarray, one: int, other: int) -> bool:
+    """By their rows, then their variables."""
+    first, second = begins[one], begins[other]
+    count, others = begins[one + 1] - first, begins[other + 1] - second
+    for k in range(min(count, others)):
+        if rows[first + k, 3] != rows[second + k, 3]:
+            return bool(rows[first + k, 3] < rows[second + k, 3])
+    if count != others:
+        return bool(count < others)
+    for k in range(count):
+        if rows[first + k, 2] != rows[second + k, 2]:
+            return bool(rows[first + k, 2] < rows[second + k, 2])
+    return False
+
+
+@inlined
+def _merge(rows: np.ndarray, begins: np.ndarray, order: np.ndarray, room: np.ndarray, first: int, half: int, stop: int) -> None:
+    """`order` from `first` to before `half`, and from there to before `stop`, which are in order each."""
+    one, other = first, half
+    for at in range(first, stop):
+        if one < half and (other == stop or not _comes_before(rows, begins, order[other], order[one])):
+            room[at] = order[one]
+            one += 1
+        else:
+            room[at] = order[other]
+            other += 1
+    for at in range(first, stop):
+        order[at] = room[at]
+
+
+@kernel("void(const int64[:, :], const int64[:], const int64[:], int64[:], int64[:])", on_demand=True)
+def order_together(rows: np.ndarray, begins: np.ndarray, together: np.ndarray, order: np.ndarray, room: np.ndarray) -> None:
+    """Of matches, int64[n], those that were decided together in order: such are neighbours, and the first of them has 0 in `together`."""
+    begin = 0
+    while begin < len(order):
+        end = begin + 1
+        while end < len(order) and together[end] > 0:
+            end += 1
+        for at in range(begin, end):
+            order[at] = at
+        width = 1
+        while width < end - begin:
+            for first in range(begin, end - width, 2 * width):
+                _merge(rows, begins, order, room, first, first + width, min(first + 2 * width, end))
+            width *= 2
+        begin = end
+
+
+COLUMN_KERNELS = add_bits, first_rows_of, last_rows_of, count_rows_of, begins_of, order_together

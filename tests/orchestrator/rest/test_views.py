@@ -1,0 +1,126 @@
+"""What REST tells of the state: queries, streams and who reads them, instance managers, moved buckets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cep.errors import NotFound
+from cep.model.streams import Stream
+from orchestrator.records import PublisherRecord
+from orchestrator.rest import views
+from orchestrator.state.events import DeclareStream, ForgetQuery, MoveBuckets, OpenPublisher, StopQuery
+from tests.orchestrator.state.test_cluster_state import IMS, Cluster, query
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster().running()
+
+
+def detail(cluster: Cluster, name: str = "per-ip") -> dict[str, Any]:
+    return views.detail(cluster.state, cluster.state.queries[name])
+
+
+def test_queries_come_by_name_with_how_far_they_are(cluster: Cluster) -> None:
+    cluster.submit(query("another", "out"), start=False)
+    first, second = views.summaries(cluster.state)
+    assert [(each["name"], each["state"], each["start"]) for each in (first, second)] == [
+        ("another", "deploying", False),
+        ("per-ip", "running", True),
+    ]
+    assert (second["subqueries"], second["instances"], second["recovery"], second["cause"]) == (2, 4, None, None)
+
+
+def test_all_about_a_query(cluster: Cluster) -> None:
+    found = detail(cluster)
+    assert found["document"]["name"] == "per-ip" and found["recovers"] is False
+    assert [(each["name"], each["stateful"]) for each in found["plan"]["subqueries"]] == [("SQ1", False), ("SQ2", True)]
+    placed = {(each["subquery"], each["instance"]): each for each in found["placed"]}
+    assert set(placed) == {(f"SQ{s}", i) for s in (1, 2) for i in (0, 1)}
+    assert {each["state"] for each in placed.values()} == {"running"} and {each["im"] for each in placed.values()} == set(IMS)
+    assert all(each["endpoint"] == f"ipc:///{each['im']}" for each in placed.values())
+    assert [each["instance"] for each in found["outputs"]["per_ip"]] == [0, 1]
+    assert {field["name"] for field in found["schemas"]["per_ip"]} >= {"ip"}
+    assert found["tables"] == [] and found["moved"] is None and found["reads"] == [] and found["operators"] == {}
+
+
+def test_a_failure_is_told_with_its_cause(cluster: Cluster) -> None:
+    (instance, *_) = cluster.state.plans["per-ip"].instances_of("SQ2")
+    cluster.says(instance.im, f"per-ip~SQ2~{instance.index}", "failed", "no room")
+    found = views.summary(cluster.state, cluster.state.queries["per-ip"])
+    assert found["state"] == "failed" and found["cause"]["cause"] == "no room"
+    assert ("failed", "no room") in {(each["state"], each["cause"]) for each in detail(cluster)["placed"]}
+
+
+def test_buckets_that_are_elsewhere_are_counted(cluster: Cluster) -> None:
+    cluster.do(MoveBuckets("per-ip", "SQ2", tuple([1] * 1024 + [0] * 1024 + [1] * 2048)))
+    (table,) = detail(cluster)["tables"]
+    assert table == {"subquery": "SQ2", "version": 1, "buckets": [1024, 3072], "elsewhere": 1024, "moving": True}
+    text = views.moved([table, {**table, "moving": False, "elsewhere": 0}])
+    assert "SQ2: 1,024 of 4,096 buckets are elsewhere than planned, by table version 1; of instances in turn 1024, 3072; moving now" in text
+    assert "SQ2: 0 of 4,096" in text and text.count("moving now") == 1 and views.moved([]) == ""
+
+
+def test_streams_that_are_declared_and_those_that_queries_put_out(cluster: Cluster) -> None:
+    (name,) = (each.name for each in query().streams)
+    cluster.do(DeclareStream(Stream("apart", query().streams[0].schema)))
+    cluster.do(OpenPublisher(PublisherRecord(name, "p1", "ipc:///p1")))
+    listed = {each["name"]: each for each in views.streams(cluster.state)}
+    assert list(listed) == sorted(["apart", "per_ip", name])
+    assert listed[name]["read_by"] == ["per-ip"] and listed[name]["fed_by"] is None
+    assert [each["name"] for each in listed[name]["publishers"]] == ["p1"]
+    assert listed["per_ip"]["fed_by"] == "per-ip" and listed["apart"]["read_by"] == []
+    with pytest.raises(NotFound, match="there is no stream 'none'"):
+        views.stream_info(cluster.state, "none")
+
+
+def test_publishers_are_told_of_readers_while_they_read(cluster: Cluster) -> None:
+    (name,) = (each.name for each in query().streams)
+    readers = views.stream_readers(cluster.state, name)
+    assert [(each["query"], each["subquery"], each["instance"], each["here"], each["keeps"]) for each in readers] == [
+        ("per-ip", "SQ1", 0, True, False),
+        ("per-ip", "SQ1", 1, True, False),
+    ]
+    version = views.version(readers)
+    assert version == views.version(views.stream_readers(cluster.state, name))
+    cluster.all_say("ended")
+    assert views.stream_readers(cluster.state, name) == [] and views.version([]) != version
+
+
+def test_subscribers_are_told_of_producers_until_they_are_over(cluster: Cluster) -> None:
+    found = views.producing(cluster.state, "per_ip")
+    assert found is not None and (found["query"], found["state"]) == ("per-ip", "running")
+    assert [each["im"] for each in found["producers"]] and len({each["channel"] for each in found["producers"]}) == 2
+    cluster.do(StopQuery("per-ip"))
+    cluster.all_say("stopped")
+    assert views.producing(cluster.state, "per_ip") is None
+
+
+def test_instance_managers_and_how_many_instances_each_hosts(cluster: Cluster) -> None:
+    assert [(each["id"], each["instances"]) for each in views.managers(cluster.state)] == [("im-0", 2), ("im-1", 2)]
+    cluster.do(StopQuery("per-ip"))
+    cluster.all_say("stopped")
+    cluster.do(ForgetQuery("per-ip"))
+    assert [each["instances"] for each in views.managers(cluster.state)] == [0, 0]
+
+
+def test_the_age_of_a_checkpoint_is_by_the_clock_that_committed_it() -> None:
+    document = {"recovery": {"checkpoints": {"last": {"at": 100.0}}}}
+    assert views.aged(document, 102.5)["recovery"]["checkpoints"]["last"]["age_s"] == 2.5
+    assert views.aged({"recovery": {"checkpoints": {"last": {"at": 100.0}}}}, 99.0)["recovery"]["checkpoints"]["last"]["age_s"] == 0.0
+    assert views.aged({"recovery": None}, 1.0) == {"recovery": None}
+
+
+def test_what_moves_and_what_pre_aggregation_has_done_in_words() -> None:
+    assert views.move_lines({"under_way": "SQ2/0 to im-1", "refused": ""}) == "\nmoving\n  SQ2/0 to im-1\n"
+    assert views.move_lines({"under_way": "", "refused": "no room there"}) == "\nmoving\n  no room there\n"
+    assert views.move_lines(None) == views.move_lines({"under_way": "", "refused": ""}) == ""
+    figures = {"rows_in": 1_000, "rows_out": 10, "bypassed": 3}
+    placed: list[dict[str, Any]] = [
+        {"metrics": {"operators": [{"name": "w", **figures}, {"name": "pick", "rows_in": 5}]}},
+        {"metrics": None},
+    ]
+    text = views.observed_pre_aggregation([*placed, placed[0]])
+    assert text == "\nobserved\n  w: 2,000 tuples in, 20 partial results out, 6 of them tuples let through one by one\n"
