@@ -38,7 +38,8 @@ def test_a_report_says_what_each_step_took_and_whether_that_is_short() -> None:
 @pytest.mark.long
 def test_a_query_is_scaled_while_rows_flow() -> None:
     with LocalCluster(instances=2) as cluster:
-        found = elastic.ElasticRun(cluster, [1, 2], 100, 2_000, "1s", print).run(2, 0.5)
+        flow = elastic.FlowingQuery(cluster, query("1s", 1), 100, 2_000)
+        found = elastic.ElasticRun(flow, [1, 2], print).run(2, 0.5)
     assert found.wrong == [] and found.windows > 10
     assert [(step.before, step.after) for step in found.steps] == [(1, 2), (2, 1), (1, 2)]
     assert all(0 < step.pause_s < elastic.HANGS_S for step in found.steps)
