@@ -68,7 +68,7 @@ Report = Callable[[InstanceHost], None]
 
 class Loop:
     """Runs the subquery instances of this process until `stopping`. `identity`: which process of its id it is; `background` does what is
-    not for the engine's thread; `rings`: those of clients of this host."""
+    not for the engine's thread; `rings`: those of clients of this host; `cpu_ns`: CPU time of the thread that asks."""
 
     def __init__(
         self,
@@ -86,6 +86,7 @@ class Loop:
         identity: tuple[int, int] = (0, 0),
         background: Background = at_once,
         rings: Rings | None = None,
+        cpu_ns: Callable[[], int] = lambda: 0,
     ) -> None:
         self.sockets, self.on_tick = sockets, on_tick
         self.telling = Telling(lambda: on_tick(self, True), report)
@@ -107,7 +108,7 @@ class Loop:
         self.asked = threading.Event()
         self.hosted: dict[str, InstanceHost] = {}
         self.checkpoints = Checkpoints(
-            self.clock, identity, background, lambda stored: self.ask(NotePiece(stored)), self.clients.publishers
+            self.clock, identity, background, lambda stored: self.ask(NotePiece(stored)), self.clients.publishers, cpu_ns
         )
         self.ready = Ready()
         self.senders: dict[int, tuple[InstanceHost, LocalChannel]] = {}  # by channel, of those that end in this process

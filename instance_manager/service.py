@@ -83,6 +83,7 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
         identity=(own["pid"], own["started"]),
         background=partial(_beside, writing),
         rings=_rings(config),
+        cpu_ns=SystemUsage.thread_cpu_ns,
     )
     Watch(loop, stalls)
     cluster = config.cluster

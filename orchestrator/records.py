@@ -90,7 +90,7 @@ class _FailedAt:
 @dataclass(frozen=True, slots=True)
 class StoredPiece:
     """An instance's piece of checkpoint `number`: the name of its file, or the `error` for which there is none. `took_us`: so long the
-    instance stood still."""
+    instance stood still; `wrote_us`: CPU time of making bytes of it and writing them, beside it."""
 
     number: tuple[int, int, int]
     piece: str
@@ -98,6 +98,7 @@ class StoredPiece:
     bytes: int
     took_us: int
     error: str = ""
+    wrote_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

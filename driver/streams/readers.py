@@ -33,6 +33,7 @@ class StreamReader:
         self.channel = publisher_channel(self.entry, publisher)
         self.log = SentLog() if document.get("keeps") else None  # None: its query does not recover
         self.built = bool(document.get("here", True))
+        self.relieves = bool(document.get("relieves"))  # the attempt before works on until this one is there
         self.asked = False  # to let us in, and has not said no
         self.next = 0  # the number of the element that it is sent next
         self.told_opening: Opening | None = None  # what of our openings it knows, of a query that recovers
@@ -242,7 +243,7 @@ class StreamReaders(dict[int, StreamReader]):
     def _goes_on(self, channel: int, reader: StreamReader, same: StreamReader) -> None:
         if same.attempt >= reader.attempt:  # an older answer says nothing
             reader.built = same.built
-        if same.attempt > reader.attempt and not reader.is_covered:
+        if same.attempt > reader.attempt and not reader.is_covered and not (same.relieves and reader.is_here):
             del self[channel]
             reader.go_on_as(same)
             self[reader.channel] = reader

@@ -48,6 +48,7 @@ class Checkpoints:
 
     Args:
         process: in whose name pieces are written.
+        cpu_ns: of the thread that asks.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class Checkpoints:
         background: Background,
         stored: Callable[[PieceStored], None],
         publishers: Publishers,
+        cpu_ns: Callable[[], int],
     ) -> None:
+        self.cpu_ns = cpu_ns
         self.clock, self.process, self.background, self.stored, self.publishers = clock, process, background, stored, publishers
 
     def add(self, hosted: InstanceHost) -> None:
@@ -140,11 +143,13 @@ class Checkpoints:
         taken: Sequence[TakenPart | State],
         took_us: int,
     ) -> None:
+        began = self.cpu_ns()
         document: dict[str, Any] = {"number": list(number), "piece": name, "took_us": took_us, "crc": 0, "bytes": 0, "error": ""}
         try:
             document |= archive.write(name, bytes_of(states_made(taken)))._asdict()
         except ClusterError as error:
             document["error"] = str(error)
+        document["wrote_us"] = (self.cpu_ns() - began) // 1000
         self.stored(PieceStored(key, number.attempt, document))
 
     def note(self, hosted: InstanceHost, stored: PieceStored) -> None:

@@ -261,6 +261,7 @@ class Reader(Model):
     attempt: int = Field(0, description="How often its query has recovered.")
     keeps: bool = Field(False, description="Its query recovers: what a publisher sends it is to be kept until a checkpoint covers it.")
     here: bool = Field(True, description="It is built; if not, it is being made anew.")
+    relieves: bool = Field(False, description="What was there before it works on until it is.")
     route: dict[str, Any] | None = Field(
         description="How a publisher chooses the replica of a row by its key; null: any reader may get it."
     )

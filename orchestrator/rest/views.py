@@ -280,6 +280,7 @@ def _readers(state: ClusterState, record: QueryRecord, stream: str) -> Iterator[
 
 def _reader(plan: PhysicalPlan, record: QueryRecord, edge: Edge, instance: Instance, status: Status | None) -> dict[str, Any]:
     route = Route.of(plan, edge)
+    relieves = record.relieves and record.state == "recovering"
     return {
         "query": record.name,
         "subquery": instance.subquery,
@@ -291,7 +292,8 @@ def _reader(plan: PhysicalPlan, record: QueryRecord, edge: Edge, instance: Insta
         "epoch": record.epoch,
         "attempt": record.attempt,
         "keeps": recovers(plan),
-        "here": status is not None and status.state in _AT_HOME,
+        "here": status is not None and status.state in _AT_HOME and not relieves,
+        "relieves": relieves,
         "route": None if route is None else route.to_json(),
     }
 

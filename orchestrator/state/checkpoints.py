@@ -3,8 +3,8 @@
 Rules:
 
 1. One is under way at a time. It is committed when every instance has stored its piece; if one could not, it comes to nothing.
-2. The next is asked for when the interval is over: what the user wants, or so long that taking it costs no more than `SHARE` of the time
-   of the instance that stands still longest. An instance that has no time to wait for that says so.
+2. The next is asked for when the interval is over: what the user wants, or so long that taking and writing it costs no more than `SHARE`
+   of the time of the instance of which it costs most. An instance that has no time to wait for that says so.
 3. A new leader knows only what is written. What another one had asked for comes to nothing: its own numbers are greater.
 4. The manifest is written before the node that names it, which is the commit.
 5. A query that is to become another (`QueryRecord.change`) does so behind a commit that was asked for then, at once: so little or nothing
@@ -39,6 +39,7 @@ class _Course:
 
     due: float
     took_us: int = 0
+    cost_us: int = 0
     error: str = ""
     failed: CheckpointNumber | None = None
     before: QueryCheckpoints | None = None  # the last commit
@@ -118,6 +119,7 @@ class Checkpoints:
         if len(pieces) == len(self.model.plans[record.name].instances):
             self._commit(record, known, course, pieces, now)
             course.took_us = max(each.took_us for each in pieces)
+            course.cost_us = max(each.took_us + each.wrote_us for each in pieces)
             course.due = max(course.due, now.steady + self._interval_s(record.name) / 2)
             return self._forgiven(record, now)
         return record
@@ -167,7 +169,7 @@ class Checkpoints:
     def _interval_s(self, name: str) -> float:
         """Seconds between two: what is asked for, or what the budget allows."""
         course = self._courses.get(name)
-        cost_s = 0.0 if course is None else course.took_us / 1e6 / SHARE
+        cost_s = 0.0 if course is None else course.cost_us / 1e6 / SHARE
         return max(self.model.plans[name].query.options.checkpoint / 1e6, cost_s)
 
     def described(self, name: str) -> dict[str, object] | None:

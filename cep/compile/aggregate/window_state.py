@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +31,7 @@ from cep.errors import ProtocolError
 from cep.kernels.columns import NO_BYTES, Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.jit import warm
 from cep.kernels.tables.keys import decode_keys
-from cep.kernels.tables.table import Table
+from cep.kernels.tables.table import FrozenTable, Table
 from cep.model.schema import INT64, Field, Schema
 
 __all__ = ["AggregateSpec", "GroupFailure", "WindowState"]
@@ -63,6 +64,7 @@ class WindowState:
         self.failed = 0
         self._emitting = False
         self._single: Table | None = None
+        self._spare: list[np.ndarray] = []  # memory for the next snapshot
         spec.warm()
         warm(cut_panes, *results.answer_kernels(spec))
 
@@ -206,19 +208,18 @@ class WindowState:
         """Where a row belongs (the watermark up to which its windows have fired, the first instant of its pane), and a partial row."""
         return Schema(_PLACE + self.spec.partial_schema.fields)
 
-    def snapshot(self) -> pa.RecordBatch:
-        """All groups of all panes that a window still needs, as rows of `snapshot_schema`."""
-        groups = [(self._panes.start(number), Groups(table, 0, table.rows)) for number, table in self._panes.items()]
-        groups += [(_RUNNING, self._running.running())] if self._running is not None else []
-        own = [self._columns(start, each) for start, each in groups]
-        batches = [columns_to_arrow(columns, self.snapshot_schema) for columns in own]
-        batches += [batch for _, batch in self._restored]
-        return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], self.snapshot_schema.arrow)
+    def snapshot(self) -> list[Callable[[], pa.RecordBatch]]:
+        """What makes batches, rows of `snapshot_schema`, of all groups of all panes that a window still needs, as they are now."""
+        there = [(self._panes.start(number), table) for number, table in self._panes.items()]
+        there += [(_RUNNING, self._running.running().table)] if self._running is not None else []
+        found = [partial(self._rows_of, self.watermark, start, FrozenTable(table, self._spare)) for start, table in there if table.rows]
+        return [*found, *(partial(_itself, batch) for _, batch in self._restored)]
 
-    def _columns(self, start: int, groups: Groups) -> dict[str, Column]:
-        n = len(groups)
-        place = {"_watermark": np.full(n, self.watermark), "_pane": np.full(n, start)}
-        return {name: Column(INT64, values) for name, values in place.items()} | results.partial_columns(self.spec, groups)
+    def _rows_of(self, watermark: int, start: int, frozen: FrozenTable) -> pa.RecordBatch:
+        n = frozen.table.rows
+        place = {"_watermark": np.full(n, watermark), "_pane": np.full(n, start)}
+        columns = {name: Column(INT64, values) for name, values in place.items()}
+        return columns_to_arrow(columns | results.partial_columns(self.spec, Groups(frozen.table, 0, n)), self.snapshot_schema)
 
     def restore(self, batch: pa.RecordBatch, keep: RowFilter | None = None) -> None:
         """Adds the rows of a `snapshot` of the same operator, at any parallelism, of which `keep` (by columns -> bool[n])
@@ -251,3 +252,7 @@ class WindowState:
             yield PAUSE
         self._firing.panes_changed()
         yield PAUSE
+
+
+def _itself(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch

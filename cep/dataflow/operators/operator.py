@@ -327,7 +327,7 @@ class AggregateOperator:
             yield from self.state.flush()
 
     def snapshot(self) -> list[Part]:
-        return [Part("groups", 0, self.state.snapshot())]
+        return [Part("groups", 0, rows) for rows in self.state.snapshot()]
 
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
         for part in parts:

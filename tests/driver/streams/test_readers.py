@@ -131,6 +131,20 @@ class TestOfQueriesThatRecover:
         assert made.drop_gone([document(keeps=True, attempt=1)])
         assert not made.drop_gone([document(keeps=True, attempt=1)]), "once"
 
+    def test_one_that_is_relieved_is_sent_to_until_the_other_is_there(self) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        relieving = document(keeps=True, attempt=1, here=False, relieves=True, endpoint=THERE)
+        assert not made.drop_gone([relieving]) and reader.is_here and reader.endpoint == HERE
+        assert [(each.endpoint, header.kind) for each, header in send(made, 1)] == [(HERE, wire.BATCH)]
+        _, opening = made.drop_gone([document(keeps=True, attempt=1, endpoint=THERE)])
+        assert isinstance(opening, Send) and opening.endpoint == THERE and not reader.is_here
+
+    def test_one_that_has_lost_its_place_goes_on_with_what_relieves_it(self) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        hear(made, reader, wire.CLOSED)
+        assert not made.drop_gone([document(keeps=True, attempt=1, here=False, relieves=True, endpoint=THERE)])
+        assert (reader.attempt, reader.endpoint) == (1, THERE)
+
     def test_one_that_has_lost_its_place_is_not_gone(self) -> None:
         made, (reader,) = opened(document(keeps=True))
         send(made, 1)

@@ -96,6 +96,16 @@ def test_not_now() -> None:
         cluster.do(ScaleSubquery("per-ip", "SQ2", 1))
 
 
+def test_what_is_there_works_on_until_it_is_relieved_unless_something_was_lost() -> None:
+    cluster = running()
+    cluster.do(ScaleSubquery("per-ip", "SQ2", 3))
+    cluster.stores()
+    assert {value["relieves"] for value in cluster.assignments().values()} == {True}
+    cluster.do(ManagerDied("im-0", cluster.managers["im-0"].process))
+    assert cluster.state.queries["per-ip"].attempt == 2
+    assert {value["relieves"] for value in cluster.assignments().values()} == {False}
+
+
 @pytest.mark.parametrize("recover", ["on-commit", "at-once"])
 def test_a_checkpoint_that_cannot_be_written_leaves_it_as_it_is(recover: str) -> None:
     cluster = running(recover)

@@ -312,13 +312,17 @@ class Instances:
         """The same state in other hands."""
         others = Instances(self.operator, self.stage, parallelism)
         others.answers = self.answers
-        for snapshot in [state.snapshot() for state in self.states]:
+        for batch in [made() for state in self.states for made in state.snapshot()]:
             for i, state in enumerate(others.states):
-                state.restore(snapshot, self._owned(i, parallelism))
+                state.restore(batch, self._owned(i, parallelism))
         return others
 
     def _owned(self, i: int, parallelism: int) -> Callable[[Columns], np.ndarray]:
         return lambda columns: bucket_of(columns, self.operator.by, len(columns["_pane"])) % parallelism == i
+
+
+def taken(state: WindowState) -> list[pa.RecordBatch]:
+    return [made() for made in state.snapshot()]
 
 
 _WITHOUT_INSTANTS = {pa.timestamp("us", tz="UTC"): pa.int64(), pa.list_(pa.timestamp("us", tz="UTC")): pa.list_(pa.int64())}
@@ -681,7 +685,7 @@ def test_largest_keys_are_named() -> None:
 
 
 def test_nothing_compiles_once_the_state_is_made() -> None:
-    run = lambda state: [state.add(batch_of([row(1), row(20)])), list(without_pauses(state.advance(MAX_TIME))), state.snapshot()]  # noqa: E731
+    run = lambda state: [state.add(batch_of([row(1), row(20)])), taken(state), list(without_pauses(state.advance(MAX_TIME)))]  # noqa: E731
     run(state_of(aggregate(TimeWindow(10, 4), ("key",), TEXTS)))
     state = state_of(aggregate(TimeWindow(9, 3), ("key",), TEXTS))
     before = compilations()
@@ -721,5 +725,18 @@ def test_restoring_rows_of_an_instance_that_was_behind_is_refused() -> None:
     list(without_pauses(state.advance(5)))
     list(without_pauses(ahead.advance(20)))
     with pytest.raises(ProtocolError, match="at watermark 5, already at 20"):
-        ahead.restore(state.snapshot())
-    assert state.snapshot().num_rows == 1 and ahead.snapshot().num_rows == 0
+        ahead.restore(*taken(state))
+    assert [batch.num_rows for batch in taken(state)] == [1] and not taken(ahead)
+
+
+def test_a_snapshot_stays_as_it_was_while_the_state_goes_on() -> None:
+    state = state_of(aggregate(TimeWindow(10, 10), ("key",), COUNTS))
+    state.add(batch_of([row(5), row(15)]))
+    snapshot = state.snapshot()
+    state.add(batch_of([row(6), row(7)]))
+    list(without_pauses(state.advance(20)))
+    (first, second), others = snapshot, state_of(aggregate(TimeWindow(10, 10), ("key",), COUNTS))
+    for made in (second, first):
+        others.restore(made())
+    answers = [read(batch, others.spec.output_schema) for batch in without_pauses(others.advance(20))]
+    assert [row[2] for each in answers for row in each] == [1, 1]
