@@ -1487,6 +1487,20 @@ OUTSIDE_BUGS = (
         (_COHORTS,),
     ),
     Bug(
+        "a match that waited for an earlier start comes out when its own time is over",
+        "cep/kernels/patterns/cohorts.py",
+        "groups[group, FIRST_DUE] = due  # it",
+        "pass  # it",
+        (_COHORTS,),
+    ),
+    Bug(
+        "no match is thought to have waited for an earlier start",
+        "cep/compile/patterns/cohorts.py",
+        "or not found.overtakes",
+        "or True",
+        (_COHORTS,),
+    ),
+    Bug(
         "a heap of families is changed where another has it too",
         "cep/kernels/patterns/family_heaps.py",
         "if nodes[node, HEAP_USES] == 1:\n        return node",

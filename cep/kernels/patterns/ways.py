@@ -306,7 +306,12 @@ def _expire_all(tables: Tables, group: int, now: int, whole: bool) -> None:
 @apart
 def apart_pass_time(tables: Tables, group: int, before: int) -> None:
     """Time passes until right before `before`, which is a row's or a watermark; FAR: for ever."""
-    groups, parameters = groups_at(tables), parameters_at(tables)
+    groups, starts, parameters = groups_at(tables), starts_at(tables), parameters_at(tables)
+    if parameters[QUIET]:
+        whole = parameters[TTL] != FAR and groups[group, LAST] + parameters[TTL] < before
+        while groups[group, HEAD] >= 0 and (whole or starts[groups[group, HEAD], TIME0] + parameters[WITHIN] < before):
+            apart_drop_start(tables, groups[group, HEAD])
+        return
     while groups[group, HEAD] >= 0 or groups[group, WAITING] > 0:
         due = apart_group_due(tables, group)
         if due >= before and before != FAR:

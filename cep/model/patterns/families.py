@@ -21,6 +21,8 @@ from cep.model.patterns.rows import rows_read
 
 KINDS_MAX = 256
 """Kinds of families of a pattern of which all matches are asked for."""
+#: Edges that are looked at for it: a moment's work.
+EDGES_MAX = 65_536
 #: In place of a kind: there is none.
 NONE = -1
 
@@ -68,8 +70,15 @@ def why_by_ways(automaton: Automaton, unmatched: bool, define: Definitions) -> s
 
 
 def families_of(automaton: Automaton, numbers: Mapping[str, int]) -> Families | None:
-    """`numbers` of variables. None: there are too many kinds."""
-    return _Building(WayMoves(automaton, numbers), 1 << len(numbers)).run() if 1 << len(numbers) <= CELLS_MAX else None
+    """`numbers` of variables. None: there are too many kinds, or it would take long to find them."""
+    try:
+        return _Building(WayMoves(automaton, numbers), 1 << len(numbers)).run() if 1 << len(numbers) <= CELLS_MAX else None
+    except _TooManyKindsError:
+        return None
+
+
+class _TooManyKindsError(Exception):
+    """There are more kinds, or larger ones, than is worth it."""
 
 
 class _Building:
@@ -80,8 +89,9 @@ class _Building:
         self.kinds: dict[Kind, int] = {}
         self.waiting: list[Kind] = []
         self.known: dict[FamilyStep, int] = {}
+        self.work = 0
 
-    def run(self) -> Families | None:
+    def run(self) -> Families:
         first = 0
         for target in self.moves.automaton.initial:
             first |= 1 << self.moves.takes[target]
@@ -89,8 +99,6 @@ class _Building:
         lines: list[tuple[int, ...]] = []
         while len(lines) < len(self.waiting):
             kind = self.waiting[len(lines)]
-            if len(self.waiting) * self.sets > CELLS_MAX or len(self.waiting) > KINDS_MAX or len(kind) > WAYS_MAX:
-                return None
             lines.append(self._line(self.moves.heeded(kind), partial(self._step, kind)))
         known = tuple(self.known)
         return Families(begins, tuple(lines), known, self._last(begins, lines, known))
@@ -101,6 +109,8 @@ class _Building:
         for bits in range(self.sets):
             if bits & heeded not in found:
                 found[bits & heeded] = self.known.setdefault(step(bits & heeded), len(self.known))
+                if self.work > EDGES_MAX or len(self.waiting) > min(KINDS_MAX, CELLS_MAX // self.sets):
+                    raise _TooManyKindsError
         return tuple(found[bits & heeded] for bits in range(self.sets))
 
     def _last(self, begins: tuple[int, ...], lines: list[tuple[int, ...]], known: tuple[FamilyStep, ...]) -> bool:
@@ -116,12 +126,14 @@ class _Building:
     def _begin(self, bits: int) -> FamilyStep:
         """A row that may be these variables, as the first."""
         automaton = self.moves.automaton
+        self.work += len(automaton.initial)
         taken = ((self.moves.takes[target], target) for target in automaton.initial if bits >> self.moves.takes[target] & 1)
         return FamilyStep(NONE, self._children(taken))
 
     def _step(self, kind: Kind, bits: int) -> FamilyStep:
         """A row that may be these variables, behind families of a kind."""
         moves = self.moves
+        self.work += sum(len(moves.edges_of(way)) for way in kind)
         taken = [(edge.takes, edge.target) for way in kind for edge in moves.edges_of(way) if moves.taken(way, edge, bits)]
         staying = [moves.bare(each) for way in kind for each in moves.staying(way, bool(taken), bits)]
         return FamilyStep(self._number(staying), self._children(iter(taken)))
@@ -141,6 +153,8 @@ class _Building:
         kind = tuple(sorted(set(ways), key=repr))
         if not kind:
             return NONE
+        if len(kind) > WAYS_MAX:
+            raise _TooManyKindsError
         if kind not in self.kinds:
             self.kinds[kind] = len(self.kinds)
             self.waiting.append(kind)

@@ -25,7 +25,7 @@ from cep.kernels.jit import compilations, interpreted, warm
 from cep.kernels.patterns import cohort_places, places
 from cep.model.expr import col
 from cep.model.operators import Pattern
-from cep.model.patterns.parts import event
+from cep.model.patterns.parts import PatternPart, event
 from cep.model.patterns.rows import prev, row
 from tests.cep.dataflow.patterns.test_pattern import (
     ONE_INSTANCE,
@@ -203,6 +203,18 @@ def test_starts_that_await_the_same_are_one_cohort() -> None:
     with interpreted():
         found = fed(operator, [row_at(7, "c")], end=True)
     assert [(each.time, each.origin) for each in found] == [(7, (0, 7, number << 32)) for number in range(3)]
+
+
+@pytest.mark.parametrize("part", [C.next(D) | A.then(B) | C.then(B), A.then(B) | C.then(D)])
+def test_a_match_that_waited_comes_out_when_time_passes(part: PatternPart) -> None:
+    """By the watermark that ends the earlier start, though no row of the group comes any more."""
+    operator = make(pattern_of(part, within=9, measures=(("n", row("A").count()),)))
+    with interpreted():
+        assert not fed(operator, [row_at(0, "a"), row_at(1, "c"), row_at(2, "d")])
+        assert operator.next_end == 10
+        found = [each for batch in operator.on_watermark(10) for each in tuples_of(batch)]
+    assert [(each.time, each.row["out"]) for each in found] == [(9, places.MATCH)]
+    assert not pattern_of(A.then(B).then(C), within=9).finding.outlooks.overtakes  # type: ignore[union-attr]
 
 
 def test_matches_that_are_decided_together_are_numbered_however_much_comes_out_at_a_time() -> None:

@@ -24,7 +24,7 @@ from cep.kernels.jit import compilations, interpreted, warm
 from cep.kernels.patterns import places
 from cep.model.expr import col
 from cep.model.operators import Pattern
-from cep.model.patterns.parts import event
+from cep.model.patterns.parts import PatternPart, event
 from cep.model.patterns.rows import row
 from tests.cep.dataflow.patterns.test_cohorts import fed, forget_idle, made_apart
 from tests.cep.dataflow.patterns.test_pattern import (
@@ -151,9 +151,19 @@ def test_what_is_by_ways_has_a_reason() -> None:
         (every(A.then_any(event("B", col("v") > row("A")["v"]))), "the condition of B reads rows of the match"),
         (every(A.then_any(B).gap("1s")), "a gap, or what may not come at the end, is of each way's own time"),
         (pattern_of(A.then(B)), "of each start one match is asked for"),
+        (every(many(17)), "there are too many ways in which they may go on"),
+        (every(many(30)), "there are too many ways in which they may go on"),
     ):
         assert pattern.finding.families == why
         assert not isinstance(make(pattern).ways, FamilyBundles)
+
+
+def many(variables: int) -> PatternPart:
+    """A row may be any of so many."""
+    part: PatternPart = event("V0", col("v") >= 0)
+    for number in range(1, variables):
+        part = part | event(f"V{number}", col("v") > number)
+    return A.then_any(part)
 
 
 def test_a_row_costs_the_same_however_many_families_there_are() -> None:
