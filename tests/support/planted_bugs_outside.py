@@ -1292,8 +1292,8 @@ OUTSIDE_BUGS = (
     Bug(
         "an older answer of an orchestrator takes a publisher back to an attempt that is over",
         _READERS_OF,
-        "if same.attempt > reader.attempt and not reader.is_covered:",
-        "if same.attempt != reader.attempt and not reader.is_covered:",
+        "if same.attempt > reader.attempt and not reader.is_covered and",
+        "if same.attempt != reader.attempt and not reader.is_covered and",
         (_READERS,),
     ),
     Bug(
