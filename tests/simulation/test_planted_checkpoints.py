@@ -1,6 +1,6 @@
 """Bugs of a line each in checkpoints and in what comes back from them: runs in which instance managers die find them.
 
-Tests `cep/plan/checkpoints.py`, `instance_manager/recovery/checkpoints.py`, `orchestrator/state/checkpoints.py`.
+Tests `cep/plan/checkpoints.py`, `instance_manager/recovery/checkpoints.py`.
 """
 
 from __future__ import annotations

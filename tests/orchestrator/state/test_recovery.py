@@ -1,4 +1,7 @@
-"""Where a query that recovers goes on after everything was started anew, and when."""
+"""Where a query that recovers goes on after everything was started anew, and when.
+
+Tests `checkpoints.py`.
+"""
 
 from __future__ import annotations
 
