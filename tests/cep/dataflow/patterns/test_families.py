@@ -128,7 +128,8 @@ def test_groups_that_leave_and_come_back_go_on(pattern: Pattern, given_rows: lis
         whole = run_alone(made_apart(pattern), arrivals, SCHEMA, choose)
         operator, cut = families_of(pattern), choose.randrange(len(arrivals) + 1)
         found = feed(operator, arrivals[:cut], arrivals[cut:], SCHEMA, choose)
-        operator.ways.settle(min((each.time for each in arrivals[cut:]), default=0))
+        held = [] if operator.hold.first is None else [operator.hold.first]
+        operator.ways.settle(min([*held, *(each.time for each in arrivals[cut:])], default=0))
         forget_idle(operator)
         parts = operator.snapshot()
         operator.clear()
