@@ -1522,10 +1522,10 @@ OUTSIDE_BUGS = (
         (_FAMILIES,),
     ),
     Bug(
-        "restored families are behind others",
+        "rows of restored families are others",
         "cep/dataflow/patterns/families_snapshot.py",
-        "family_places.RIGHT, family_places.BEHIND)",
-        "family_places.RIGHT)",
+        "{family_places.TAKEN_ROW: rows, **dict",
+        "{**dict",
         (_FAMILIES,),
     ),
     Bug(
@@ -1547,7 +1547,7 @@ OUTSIDE_BUGS = (
         "cep/dataflow/patterns/kept_rows.py",
         "self._starts[begin:end] += self._used",
         "pass",
-        (_PATTERNS,),
+        ("cep/dataflow/patterns/test_kept_rows.py",),
     ),
     Bug(
         "what is written into a sealed segment counts for who writes it",

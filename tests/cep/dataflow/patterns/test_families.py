@@ -132,7 +132,8 @@ def test_groups_that_leave_and_come_back_go_on(pattern: Pattern, given_rows: lis
         whole = run_alone(made_apart(pattern), arrivals, SCHEMA, choose)
         operator, cut = families_of(pattern), choose.randrange(len(arrivals) + 1)
         found = feed(operator, arrivals[:cut], arrivals[cut:], SCHEMA, choose)
-        operator.ways.settle(min((each.time for each in arrivals[cut:]), default=0))
+        held = [] if operator.hold.first is None else [operator.hold.first]
+        operator.ways.settle(min([*held, *(each.time for each in arrivals[cut:])], default=0))
         forget_idle(operator)
         parts = operator.snapshot()
         operator.clear()
@@ -176,6 +177,18 @@ def test_a_row_costs_the_same_however_many_families_there_are() -> None:
         found = fed(operator, [row_at(20, "c")])
     assert len(found) == 55
     assert sorted(each.origin[-1] >> 32 for each in found) == list(range(55))  # type: ignore[index]
+
+
+def test_restored_families_have_their_rows() -> None:
+    """Of one of two groups, whose nodes are not the first ones."""
+    pattern = every(A.then_any(B).then_any(C), measures=tuple((name, row(name)["v"]) for name in "ABC"))
+    given_rows = [row_at(time, letter, time, key) for time, (letter, key) in enumerate(zip("aaabb", "qpqqp", strict=True))]
+    with interpreted():
+        operator, other = make(pattern), make(pattern)
+        fed(operator, given_rows)
+        other.restore(operator.snapshot(), lambda port, columns: np.array([key == "p" for key in keys_of(columns)], bool))
+        (found,) = fed(other, [row_at(5, "c", 5, "p")])
+    assert [found.row[f"match.{name}.last.v.0"] for name in "ABC"] == [1, 4, 5]
 
 
 def test_what_time_has_ended_is_left_behind() -> None:
