@@ -26,11 +26,10 @@ def test_a_calibration_there_and_back(tmp_path: Path) -> None:
 
 def test_both_ends_of_a_channel_say_what_their_messages_cost(tmp_path: Path) -> None:
     here, there = multiprocessing.Pipe()
-    receiver = threading.Thread(target=_receive, args=(f"ipc://{tmp_path}/in", 50, there))
+    receiver = threading.Thread(target=_receive, args=(f"ipc://{tmp_path}/in", 50, there), daemon=True)
     receiver.start()
     assert here.recv() == "ready"
-    assert _send(f"ipc://{tmp_path}/in", 1_000, 50) > 0
-    assert here.recv() > 0
+    assert min(_send(f"ipc://{tmp_path}/in", 1_000, 50, here)) > 0
     receiver.join(HANG_S)
     assert not receiver.is_alive()
 

@@ -103,9 +103,10 @@ def expected(numbers: Iterable[int]) -> dict[int, list[tuple[int, int]]]:
     return found
 
 
-def started(cluster: LocalCluster, name: str, **options: Any) -> tuple[Running, Reading, Flow]:
+def started(cluster: LocalCluster, name: str, rows: int = 200, **options: Any) -> tuple[Running, Reading, Flow]:
+    """`rows`: sent at a time."""
     running = cluster.deploy(chained(name, **options))
-    return running, Reading(running.subscribe(f"{name}.out")), Flow(cluster.publisher(f"{name}.in"))
+    return running, Reading(running.subscribe(f"{name}.out")), Flow(cluster.publisher(f"{name}.in"), rows)
 
 
 def check(reading: Reading, *flows: Flow, others: Iterable[int] = ()) -> None:
@@ -151,7 +152,7 @@ def test_more_instances_than_instance_managers(cluster: LocalCluster) -> None:
 
 
 def test_load_moves_buckets_of_itself(cluster: LocalCluster) -> None:
-    running, reading, flow = started(cluster, "load", parallelism=2)
+    running, reading, flow = started(cluster, "load", rows=1_500, parallelism=2)  # so many that an instance is busy
     reading.more()
     running.rebalance([0] * BUCKETS)  # all that there is to do is the first one's
     before = table_of(running)["version"]
