@@ -7,7 +7,7 @@ import random
 import signal
 import threading
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +18,12 @@ from tests.support.waiting import HANG_S, until
 BUCKETS = 64
 KEYS = 100
 PRIME = 1_000_003
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(instances=2, session_timeout_s=3.0) as started:
+        yield started
 
 
 def chained(name: str, **options: Any) -> Query:
@@ -128,6 +134,7 @@ def compilations(cluster: LocalCluster) -> float:
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("cep_process_compilations_total"))
 
 
+@pytest.mark.long
 def test_told_to_move_again_and_again(cluster: LocalCluster) -> None:
     running, reading, flow = started(cluster, "told", parallelism=2, rebalance="off")
     until(lambda: all((each["metrics"] or {}).get("state") == "running" for each in running.status()["placed"]))
@@ -152,7 +159,7 @@ def test_more_instances_than_instance_managers(cluster: LocalCluster) -> None:
 
 
 def test_load_moves_buckets_of_itself(cluster: LocalCluster) -> None:
-    running, reading, flow = started(cluster, "load", rows=1_500, parallelism=2)  # so many that an instance is busy
+    running, reading, flow = started(cluster, "load", rows=500, parallelism=2)  # so many that an instance is busy
     reading.more()
     running.rebalance([0] * BUCKETS)  # all that there is to do is the first one's
     before = table_of(running)["version"]
