@@ -82,7 +82,9 @@ class _Matching:
         return Relation(at, schema, tuple(columns)).named(alias.name if alias is not None else "")
 
     def _column(self, node: exp.Expr) -> str:
-        assert isinstance(node, exp.Column)
+        if not isinstance(node, exp.Column):
+            said = f"PARTITION BY {node.sql()}: expected a column"
+            raise self.scope.error("SQL-PATTERN", said, node, "a subquery in FROM that computes it")
         found = self.scope.value(node)
         assert isinstance(found, ColumnRef)
         return found.name
