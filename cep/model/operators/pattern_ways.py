@@ -21,9 +21,9 @@ from cep.model.operators.stateful_map import beyond_loop
 from cep.model.patterns import parts
 from cep.model.patterns.automaton import Automaton
 from cep.model.patterns.checks import ALL, FIRST, MATCHES, PAST_LAST, VARIABLES_MAX, checked_automaton
-from cep.model.patterns.families import Families, families_of, why_by_ways
+from cep.model.patterns.families import Families, families_of
 from cep.model.patterns.forms import DEFINE, PATTERN, Definitions
-from cep.model.patterns.outlooks import Outlooks, outlooks_of, why_apart
+from cep.model.patterns.outlooks import Outlooks, outlooks_of, why_apart, why_by_ways
 from cep.model.patterns.parts import NEXT, Definition, Not, PatternPart, Var, walk
 from cep.model.patterns.refs import as_column, column_of, of_input, of_match, ref_field, typed_over
 from cep.model.patterns.rows import prevs_read, replaced, rows_read

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from cep.model.patterns.automaton import COMPLETE, Automaton
-from cep.model.patterns.forms import Definitions
 from cep.model.patterns.outlooks import CELLS_MAX, WAYS_MAX, OutlookWay, WayMoves
-from cep.model.patterns.rows import rows_read
 
 KINDS_MAX = 256
 """Kinds of families of a pattern of which all matches are asked for."""
@@ -55,18 +53,6 @@ class Families:
     steps: tuple[tuple[int, ...], ...]
     known: tuple[FamilyStep, ...]
     last: bool
-
-
-def why_by_ways(automaton: Automaton, unmatched: bool, define: Definitions) -> str:
-    """Why the families of a pattern do not go on together, but each way of each start by itself; empty: they may."""
-    if unmatched:
-        return "rows in no match are asked for"
-    for name, definition in define:
-        if definition.condition is not None and rows_read(definition.condition):
-            return f"the condition of {name} reads rows of the match"
-    if any(state.wait is not None or any(edge.gap is not None for edge in state.edges) for state in automaton.states):
-        return "a gap, or what may not come at the end, is of each way's own time"
-    return ""
 
 
 def families_of(automaton: Automaton, numbers: Mapping[str, int]) -> Families | None:

@@ -104,8 +104,11 @@ class Outlooks:
 
 def why_apart(automaton: Automaton, matches: str, unmatched: bool, define: Definitions) -> str:
     """Why the starts of a pattern do not go on together, but each way of each by itself; empty: they do."""
-    if matches == ALL:
-        return "all matches are asked for"
+    return "all matches are asked for" if matches == ALL else why_by_ways(automaton, unmatched, define)
+
+
+def why_by_ways(automaton: Automaton, unmatched: bool, define: Definitions) -> str:
+    """Why neither starts nor families of a pattern go on together, but each way of each start by itself; empty: they may."""
     if unmatched:
         return "rows in no match are asked for"
     for name, definition in define:
