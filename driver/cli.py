@@ -256,7 +256,9 @@ def _status_table(found: list[dict[str, Any]]) -> Table:
     table = Table("query", "state", "instance", "on", "rows", Column("waits for", overflow="fold"))
     for query in found:
         cause = query["cause"]
-        state = query["state"] + (f": {cause['subquery']}: {cause['cause']}" if cause else _recovery(query.get("recovery")))
+        recovery = query.get("recovery")
+        state = "recovering" if recovery and recovery["recovering"] else query["state"]
+        state += f": {cause['subquery']}: {cause['cause']}" if cause else _recovery(recovery)
         for place in query["placed"]:
             metrics = place.get("metrics") or {}
             where = f"{place['im']} (core {place['core']}, node {place['node']})" if place["core"] is not None else place["im"]

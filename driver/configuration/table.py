@@ -9,6 +9,7 @@ from __future__ import annotations
 from cep.config import BUDGET_BYTES, GRACE_S, HOSTS_SESSION_TIMEOUT_S, LOG, LOG_FORMS, SESSION_TIMEOUT_S, STATE_LIMIT_BYTES
 from cep.model.limits import HELD_BYTES_MAX, INSTANCES_MAX, PORT_MAX, SUBSCRIPTIONS_MAX, WAIT_S_MAX
 from driver.configuration.option import Option
+from driver.processes.children import PAUSE_MAX_S
 from driver.processes.watch import HOLD_S
 
 CLIENTS = "clients"
@@ -108,6 +109,8 @@ OPTIONS: tuple[Option, ...] = (
            (UP, ORCHESTRATOR, MANAGERS), "times", "s", 0.1, WAIT_S_MAX, flags=dict.fromkeys((UP, ORCHESTRATOR, MANAGERS), "--grace")),
     Option("hold_s", float, HOLD_S, "How long an operator may hold an instance manager before that is ended; 0: for ever.",
            (UP, MANAGERS, JOIN), "times", "s", 0, 86_400, flags=dict.fromkeys((UP, MANAGERS, JOIN), "--hold")),
+    Option("pause_max_s", float, PAUSE_MAX_S, "The longest pause before a process that dies again and again is started again.",
+           (UP, MANAGERS, JOIN), "times", "s", 0, 3_600),
     Option("start_timeout_s", float, 60.0, "How long all may take to be ready.",
            (UP,), "times", "s", 0.1, WAIT_S_MAX, flags={UP: "--start-timeout"}),
     # limits

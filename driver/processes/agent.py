@@ -18,7 +18,7 @@ from cep.config import InstanceManagerConfig
 from cep.errors import CepError, ClusterError
 from cep.service.logs import begin_logging
 from driver.commands import INSTANCE_MANAGER, bound, environment
-from driver.processes.children import Children
+from driver.processes.children import PAUSE_MAX_S, Children
 from driver.processes.events import Events
 from driver.processes.reach import KEEPER
 from driver.processes.watch import HOLD_S
@@ -34,6 +34,7 @@ class AgentConfig:
         logs: the folder of their logs; None: they go where the agent's do.
         instance_manager: the command of an instance manager, without its configuration.
         hold_s: how long one operator may hold an instance manager before it is ended; 0: for ever.
+        pause_max_s: the longest pause before one that dies again and again is started again.
     """
 
     name: str
@@ -41,6 +42,7 @@ class AgentConfig:
     logs: str | None = None
     instance_manager: tuple[str, ...] = INSTANCE_MANAGER
     hold_s: float = HOLD_S
+    pause_max_s: float = PAUSE_MAX_S
 
     def to_json(self) -> dict[str, Any]:
         own: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -69,7 +71,7 @@ def run(config: AgentConfig, keeper: Sequence[str] = ()) -> None:
     events = Events()
     events.listen()
     logs = None if config.logs is None else Path(config.logs)
-    children = Children(config.name, events, logs, Path(reports), environment({}), hold_s=config.hold_s)
+    children = Children(config.name, events, logs, Path(reports), environment({}), None, config.hold_s, config.pause_max_s)
     children.started()  # it has patience from the outset: no command asks whether all are ready
     try:
         for each in config.managers:

@@ -1,8 +1,8 @@
 """Processes that are kept up: no death of one is the last, and none takes another with it.
 
 Rules:
-1. One that dies is started again: at once, and where it dies again and again after pauses that double, up to 15 s. One that has
-   lived for 30 s begins anew. What cannot be started at all (no such file, no room for its log) counts as a death.
+1. One that dies is started again: at once, and where it dies again and again after pauses that double, up to `pause_max_s`. One that
+   has lived for 30 s begins anew. What cannot be started at all (no such file, no room for its log) counts as a death.
 2. While the whole is being started (`starting`) there is no patience: a death then raises, with the end of the log.
 3. What is up, what is down and why is a report: a file that is always whole, for any reader, whether anything else works or
    not. Where it cannot be written, it is written with the next change.
@@ -34,7 +34,7 @@ from driver.processes.events import Events
 from driver.processes.watch import HOLD_S, LOOK_S, STOPPED, LoopHold, OperatorWatch, at_death, state_of
 
 LOG = logging.getLogger(__name__)
-PAUSES_S = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+PAUSE_MAX_S = 15.0
 STEADY_S = 30.0
 DEATHS_KEPT = 8
 LOG_LINES = 12
@@ -113,10 +113,10 @@ class Child:
         return Death(process.pid, time.time(), how, log, 0 if page is None else page.started, blamed)
 
     def pause_s(self, now: float) -> float:
-        """How long to wait before it is started again, now that it has died."""
+        """How long to wait before it is started again, now that it has died: nothing, then a quarter of a second, and ever twice that."""
         self.in_a_row = 0 if now - self.started_at >= STEADY_S else self.in_a_row
         self.in_a_row += 1
-        return PAUSES_S[min(self.in_a_row, len(PAUSES_S)) - 1]
+        return 0.0 if self.in_a_row == 1 else 2.0 ** min(self.in_a_row - 4, 30)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -140,6 +140,7 @@ class Children:
         environment: theirs.
         facts: what the report tells of the supervisor besides.
         hold_s: how long a loop may be held before its process is ended; 0: for ever.
+        pause_max_s: the longest pause before one that dies again and again is started again.
     """
 
     def __init__(
@@ -151,10 +152,11 @@ class Children:
         environment: Mapping[str, str],
         facts: Mapping[str, Any] | None = None,
         hold_s: float = HOLD_S,
+        pause_max_s: float = PAUSE_MAX_S,
     ) -> None:
         self.name, self.events, self.logs, self.reports, self.environment = name, events, logs, reports, environment
         self.facts = {"supervisor": name, "pid": os.getpid(), "started": time.time(), "hold_s": hold_s} | dict(facts or {})
-        self.hold_s, self.starting = hold_s, True
+        self.hold_s, self.pause_max_s, self.starting = hold_s, pause_max_s, True
         self.full = False  # the disk of the logs
         self._children: dict[str, Child] = {}
 
@@ -267,7 +269,7 @@ class Children:
         LOG.error("%s (process %d) %s", child.name, death.pid, death.how, extra=about(query, place, child=child.name))
         child.last.append(death)
         child.deaths += 1
-        pause_s = child.pause_s(time.monotonic())
+        pause_s = min(child.pause_s(time.monotonic()), self.pause_max_s)
         child.since, child.hold, child.stopped = death.at, None, False
         child.next_try = child.since + pause_s
         self.report()

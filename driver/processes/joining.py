@@ -25,7 +25,7 @@ from cep.model.hosts import VERSION, check_version
 from cep.model.topology import Topology
 from driver.commands import INSTANCE_MANAGER, bound, environment
 from driver.processes import host_keeper
-from driver.processes.children import Children
+from driver.processes.children import PAUSE_MAX_S, Children
 from driver.processes.events import Events
 from driver.processes.process import Home
 from driver.processes.reach import KEEPER, Reach, check_reach
@@ -63,6 +63,7 @@ class JoinConfig:
     instances: int | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
     hold_s: float = HOLD_S
+    pause_max_s: float = PAUSE_MAX_S
     instance_manager: tuple[str, ...] = INSTANCE_MANAGER
 
 
@@ -74,7 +75,8 @@ class HostProcesses:
         self.config, self.rest, self.cluster = config, rest, cluster
         self.events, self.reach = Events(), Reach(config.name, config.address)
         facts = {"home": cluster.home, "host": config.name}
-        self.children = Children(config.name, self.events, logs, Path(cluster.reports), environment({}), facts, config.hold_s)
+        times = config.hold_s, config.pause_max_s
+        self.children = Children(config.name, self.events, logs, Path(cluster.reports), environment({}), facts, *times)
         self._registered, self._keeper_says = os.pipe()
 
     def join(self) -> list[str]:

@@ -128,7 +128,7 @@ def instance_managers(told: Told) -> None:
     managers = managers_of(site, topology, node, told["instances"], reach)
     _say_whose(site)
     keeper = host_keeper.command(cluster, this_host(cluster, topology)) if cluster.host and keeps_host(topology, node) else ()
-    agent.run(AgentConfig(name, managers, hold_s=told["hold_s"]), keeper)
+    agent.run(AgentConfig(name, managers, hold_s=told["hold_s"], pause_max_s=told["pause_max_s"]), keeper)
 
 
 def join(
@@ -159,6 +159,7 @@ def join_config(told: Told, where: str) -> JoinConfig:
         instances=told["instances"],
         given=given,
         hold_s=told["hold_s"],
+        pause_max_s=told["pause_max_s"],
     )
 
 

@@ -49,7 +49,7 @@ from cep.service.logs import begin_logging
 from driver.builder.own_functions import MODULE
 from driver.commands import INSTANCE_MANAGER, bound, environment, python
 from driver.processes import host_keeper
-from driver.processes.children import Children
+from driver.processes.children import PAUSE_MAX_S, Children
 from driver.processes.door import Door
 from driver.processes.events import Events
 from driver.processes.host_keeper import this_host
@@ -90,6 +90,7 @@ class LocalConfig:
         instance_manager: the command of an instance manager, without its configuration.
         session_timeout_s: as in `ClusterConfig`; None: what one machine needs, or, with an address, what several do.
         hold_s: how long one operator may hold an instance manager before it is ended and its query fails; 0: for ever.
+        pause_max_s: the longest pause before a process that dies again and again is started again.
 
     The others are as in `cep.config.ClusterConfig`.
     """
@@ -123,6 +124,7 @@ class LocalConfig:
     start_timeout_s: float = 60.0
     instance_manager: tuple[str, ...] = INSTANCE_MANAGER
     hold_s: float = HOLD_S
+    pause_max_s: float = PAUSE_MAX_S
     fast_path: bool = True
     stock_numba: bool = False
     log: str = LOG
@@ -180,7 +182,8 @@ class Supervisor:
         self._input = b""
         known = environment({TOKEN_VARIABLE: config.token.text} if config.token else {})
         facts = {"home": str(home.folder)}
-        self.children = Children("supervisor", self.events, home.folder, home.make_reports(), known, facts, config.hold_s)
+        times = config.hold_s, config.pause_max_s
+        self.children = Children("supervisor", self.events, home.folder, home.make_reports(), known, facts, *times)
 
     def listen(self) -> None:
         """Takes notice of stdin, of signals and of the parent's death."""

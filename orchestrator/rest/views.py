@@ -24,7 +24,8 @@ from cep.plan.validate import validate
 from orchestrator.records import QueryRecord, Status
 from orchestrator.state import evacuations
 from orchestrator.state.cluster_state import ClusterState
-from orchestrator.state.life_cycle import READABLE, is_over
+from orchestrator.state.life_cycle import LIFE_CYCLE, READABLE, is_over
+from orchestrator.state.losses import missing
 from orchestrator.state.query_status import operators, rows_out
 from orchestrator.state.tables import planned_table
 
@@ -83,7 +84,9 @@ def _recovery(state: ClusterState, record: QueryRecord) -> dict[str, Any] | None
     taken = state.taking.described(record.name)
     if taken is None:
         return None
-    return {"recovering": record.state == "recovering", "attempts": record.attempt, "reason": record.reason, "checkpoints": taken}
+    lost = "; ".join(missing(state, record).values()) if "loss" in LIFE_CYCLE[record.state] else ""  # and no place to go on at is there yet
+    recovering = record.state == "recovering" or bool(lost)
+    return {"recovering": recovering, "attempts": record.attempt, "reason": lost or record.reason, "checkpoints": taken}
 
 
 def aged(document: dict[str, Any], wall_s: float) -> dict[str, Any]:

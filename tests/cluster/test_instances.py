@@ -49,6 +49,13 @@ def test_told_to_move_again_and_again(cluster: LocalCluster) -> None:
     assert running.status()["rows"] == {"told.out": reading.count}
 
 
+def redirecting(running: Running) -> bool:
+    """Does the input of the instance that moves go to its new place already? Fails where the move has been given up."""
+    moved = running.status()["moved"]
+    assert not moved["refused"], moved
+    return "where its input goes already" in moved["under_way"]
+
+
 def windows(name: str) -> Query:
     source = stream(f"{name}.in", {"k": "int64", "i": "int64", "ts": "timestamp[us]"}, event_time="ts", disorder="0s")
     return (
@@ -69,7 +76,7 @@ def test_a_chain_with_a_slow_reader(cluster: LocalCluster) -> None:
     until(lambda: "credit on chain.out" in str(running.status()["placed"]))
     last = {"subquery": "SQ3", "instance": 0, "im": another(cluster, place(running, "SQ3"))}
     cluster.rest.post("/queries/chain/move", last)
-    until(lambda: "where its input goes already" in running.status()["moved"]["under_way"])
+    until(lambda: redirecting(running))
     late = running.subscribe("chain.out")
     reading = [Rows(early), Rows(late)]
     until(lambda: not running.status()["moved"]["under_way"])
@@ -130,7 +137,7 @@ def test_publishers_come_and_go_meanwhile(cluster: LocalCluster) -> None:
         there = another(cluster, place(running, "SQ1"))
         doomed.send_signal(signal.SIGSTOP)
         cluster.rest.post("/queries/left/move", {"subquery": "SQ1", "instance": 0, "im": there})
-        until(lambda: "where its input goes already" in running.status()["moved"]["under_way"])
+        until(lambda: redirecting(running))
         closing.close()
         with cluster.publisher("left.in") as late:
             late.send(rows_of(range(10**9, 10**9 + 100)))
@@ -213,7 +220,7 @@ def test_the_new_place_dies_while_state_is_on_its_way(cluster: LocalCluster) -> 
     there = another(cluster, place(running, "SQ2"))
     until(lambda: "credit on lost.out" in str(running.status()["placed"]))
     cluster.rest.post("/queries/lost/move", {"subquery": "SQ2", "instance": 0, "im": there})
-    until(lambda: "where its input goes already" in running.status()["moved"]["under_way"])
+    until(lambda: redirecting(running))
     os.kill(dict(cluster.processes())[there], signal.SIGKILL)
     until(lambda: running.status()["state"] == "failed")
     with pytest.raises(QueryFailed, match=there):

@@ -57,10 +57,10 @@ def rows_of(numbers: Iterable[int]) -> list[dict[str, int]]:
 class Flow(threading.Thread):
     """Publishes until told to stop: every `step`th number from `first` on."""
 
-    def __init__(self, publisher: Publisher, rows: int = 200, first: int = 0, step: int = 1) -> None:
+    def __init__(self, publisher: Publisher, rows: int = 200, first: int = 0, step: int = 1, pause_s: float = 0.01) -> None:
         super().__init__(daemon=True)
         self.publisher, self.rows, self.sent, self.enough = publisher, rows, 0, threading.Event()
-        self.first, self.step = first, step
+        self.first, self.step, self.pause_s = first, step, pause_s
         self.start()
 
     def numbers(self, begin: int, end: int) -> range:
@@ -68,7 +68,7 @@ class Flow(threading.Thread):
 
     def run(self) -> None:
         with self.publisher as out:
-            while not self.enough.wait(0.01):
+            while not self.enough.wait(self.pause_s):
                 self.sent += out.send(rows_of(self.numbers(self.sent, self.sent + self.rows)))
 
     def end(self) -> int:
@@ -109,10 +109,10 @@ def expected(numbers: Iterable[int]) -> dict[int, list[tuple[int, int]]]:
     return found
 
 
-def started(cluster: LocalCluster, name: str, rows: int = 200, **options: Any) -> tuple[Running, Reading, Flow]:
-    """`rows`: sent at a time."""
+def started(cluster: LocalCluster, name: str, rows: int = 200, pause_s: float = 0.01, **options: Any) -> tuple[Running, Reading, Flow]:
+    """`rows`: sent at a time, with a pause behind them."""
     running = cluster.deploy(chained(name, **options))
-    return running, Reading(running.subscribe(f"{name}.out")), Flow(cluster.publisher(f"{name}.in"), rows)
+    return running, Reading(running.subscribe(f"{name}.out")), Flow(cluster.publisher(f"{name}.in"), rows, pause_s=pause_s)
 
 
 def check(reading: Reading, *flows: Flow, others: Iterable[int] = ()) -> None:
@@ -159,7 +159,7 @@ def test_more_instances_than_instance_managers(cluster: LocalCluster) -> None:
 
 
 def test_load_moves_buckets_of_itself(cluster: LocalCluster) -> None:
-    running, reading, flow = started(cluster, "load", rows=500, parallelism=2)  # so many that an instance is busy
+    running, reading, flow = started(cluster, "load", rows=500, pause_s=0.001, parallelism=2)  # so many that an instance is busy
     reading.more()
     running.rebalance([0] * BUCKETS)  # all that there is to do is the first one's
     before = table_of(running)["version"]

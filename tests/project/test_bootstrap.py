@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.paths import ROOT
@@ -128,8 +129,8 @@ def test_the_second_of_two_waits(project: Project) -> None:
     with (project.folder / ".venv" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with project.start("tiny") as waiting:
-            path = Path(f"/proc/{waiting.pid}/fd")
-            until(lambda: any(str(each.readlink()).endswith("/.venv/lock") for each in path.iterdir()))
+            process = psutil.Process(waiting.pid)
+            until(lambda: any(each.path.endswith("/.venv/lock") for each in process.open_files()))
             assert waiting.poll() is None
             fcntl.flock(lock, fcntl.LOCK_UN)
             output, errors = waiting.communicate(timeout=100)

@@ -34,7 +34,7 @@ class OneCluster:
     def get(self, data: Path) -> LocalCluster:
         """The one that runs, or a new one; sources may be files under `data`."""
         if self._cluster is None:
-            self._cluster = self._open.enter_context(LocalCluster(self.instances, data=[data], modules=MODULES))
+            self._cluster = self._open.enter_context(LocalCluster(self.instances, data=[data], modules=MODULES, pause_max_s=0.25))
             self._processes = _without_managers(self._cluster)
         return self._cluster
 

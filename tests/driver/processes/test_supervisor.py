@@ -368,9 +368,9 @@ def test_a_folder_in_use_is_not_swept(folder: Path) -> None:
 
 def test_a_process_that_keeps_dying_is_started_again_each_time() -> None:
     child = Child("zookeeper", [])
-    assert [child.pause_s(now=1.0) for _ in range(10)] == [0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0]
+    assert [child.pause_s(now=1.0) for _ in range(10)] == [0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
     child.started_at = 100.0
-    assert child.pause_s(now=129.0) == 15.0
+    assert child.pause_s(now=129.0) == 128.0
     assert [child.pause_s(now=130.0) for _ in range(2)] == [0.0, 0.0]  # it had lived for long both times
 
 

@@ -10,8 +10,9 @@ from cep.errors import NotFound
 from cep.model.streams import Stream
 from orchestrator.records import PublisherRecord
 from orchestrator.rest import views
-from orchestrator.state.events import DeclareStream, ForgetQuery, MoveBuckets, OpenPublisher, StopQuery
-from tests.orchestrator.state.test_cluster_state import IMS, Cluster, query
+from orchestrator.state.events import DeclareStream, ForgetQuery, ManagerDied, MoveBuckets, OpenPublisher, StopQuery
+from tests.orchestrator.state.test_cluster_state import IMS, Cluster, manager, query
+from tests.orchestrator.state.test_recovery import running
 
 
 @pytest.fixture
@@ -52,6 +53,17 @@ def test_a_failure_is_told_with_its_cause(cluster: Cluster) -> None:
     found = views.summary(cluster.state, cluster.state.queries["per-ip"])
     assert found["state"] == "failed" and found["cause"]["cause"] == "no room"
     assert ("failed", "no room") in {(each["state"], each["cause"]) for each in detail(cluster)["placed"]}
+
+
+def test_a_query_whose_places_are_all_gone_is_recovering() -> None:
+    """Though it cannot go on anywhere yet."""
+    cluster = running({im: manager(im) for im in IMS})
+    before = views.summary(cluster.state, cluster.state.queries["per-ip"])["recovery"]
+    assert not before["recovering"] and before["reason"] == ""
+    for im in IMS:
+        cluster.do(ManagerDied(im, manager(im).process))
+    found = views.summary(cluster.state, cluster.state.queries["per-ip"])["recovery"]
+    assert found["recovering"] and found["reason"] == "instance manager 'im-1' (process 1) is gone: its process has ended"
 
 
 def test_buckets_that_are_elsewhere_are_counted(cluster: Cluster) -> None:
