@@ -68,12 +68,12 @@ def main() -> None:
             if name.startswith("im-"):
                 pin(pid, here if name == "im-0" else there)
         words = [sys.executable, "-m", "benchmarks.measured.delivery", "--rate", str(asked.rate), "--seconds", str(asked.seconds)]
-        publisher = subprocess.Popen([*words, "--publish", cluster.rest.url])
-        pin(publisher.pid, there)
         pin(os.getpid(), here)
         _warm_arrow()
         gc.freeze()
-        with metered(cluster) as used:
+        with metered(cluster) as used:  # it takes its time to have memory at hand, and is begun before anything is sent
+            publisher = subprocess.Popen([*words, "--publish", cluster.rest.url])
+            pin(publisher.pid, there)
             found = delivered(answers)
         publisher.wait(30)
         tuples = sum(map(len, found))
