@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent
 HOME = ROOT / ".venv"
 STAMP = HOME / "installed"
 OF_THE_PROJECT = (("pytest",), ("ruff",), ("mypy",), ("python", "-m", "benchmarks"), ("python", "-m", "simulation"))
-PACKAGES = ("cep", "orchestrator", "instance_manager", "driver", "numa_cep", "hibench", "simulation", "benchmarks")
+PACKAGES = ("cep", "orchestrator", "instance_manager", "driver", "numa_cep", "hibench", "simulation", "benchmarks", "examples", "tests")
 
 
 def main() -> None:
