@@ -46,6 +46,7 @@ def test_an_instance_on_its_way_that_counts_as_gone_is_found(monkeypatch: pytest
     assert "is gone" in wrong(75)
 
 
+@pytest.mark.long
 def test_a_move_to_a_host_that_is_being_left_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def check(state: moves.ClusterView, record: QueryRecord, instance: Instance, im: str) -> None:
         try:

@@ -52,6 +52,7 @@ class TestPlantedWithPublishers:
         monkeypatch.setattr(StreamReader, "_reopen", as_if_new)
         assert first_wrong(211, PUBLISHED)
 
+    @pytest.mark.long
     def test_entries_that_do_not_name_their_attempt(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(StreamReaders, "_goes_on", lambda *given: None)
         assert first_wrong(208, PUBLISHED)

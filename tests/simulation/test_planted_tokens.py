@@ -39,6 +39,7 @@ class TestPlantedWithTokens:
         monkeypatch.setattr(ChannelId, "to", lambda self, subscription, holder=0: replace(self, receiver=subscription))
         assert first_wrong(8, resumes=True)
 
+    @pytest.mark.long
     def test_a_token_that_is_ahead_of_its_program(self, monkeypatch: pytest.MonkeyPatch) -> None:
         position = SubscriptionCore.position
 
