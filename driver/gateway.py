@@ -36,7 +36,7 @@ from cep.service.logs import begin_logging
 from cep.service.serving import CONNECTIONS_MAX, Bodies, raise_descriptor_limit, served, share_interpreter
 from cep.service.token_file import Tokens
 from driver.cluster import Cluster
-from driver.streams.json_rows import written
+from driver.streams.json_rows import taken, written
 from driver.streams.publisher import Publisher
 from driver.streams.subscription import Subscription
 
@@ -309,7 +309,7 @@ def _rows(body: bytes) -> Saying:
     rows = _read(body, "the rows")
     if not isinstance(rows, list):
         raise DataError(f"expected a list of objects, one for each row, got {type(rows).__name__}")
-    return lambda publisher: publisher.send(rows) if rows else 0
+    return lambda publisher: publisher.send(taken(rows, publisher.stream)) if rows else 0
 
 
 def _promise(body: bytes) -> Saying:

@@ -130,7 +130,7 @@ async def unsubscribe(name: str, subscription: str, api: InjectedApi, claim: str
 _ROWS_BODY = {
     "requestBody": {
         "required": True,
-        "description": "Rows. Timestamps are integers of the declared unit.",
+        "description": "Rows. Timestamps are ISO 8601, as answers have them, or integers of the declared unit; bytes are hexadecimal.",
         "content": {"application/json": {"schema": {"type": "array", "items": {"type": "object"}}}},
     }
 }
@@ -165,8 +165,8 @@ async def answers(
     """The next rows of an output stream, for small clients.
 
     Every `reader` is a subscription of its own, which begins with its first request and gets all rows from then on; those that ask under
-    the same name share them. A reader that does not ask for 60 s is forgotten. Timestamps are ISO 8601, beyond the year 9999 integers of
-    µs; numbers that JSON has not are 'nan', 'inf' and '-inf'.
+    the same name share them. A reader that does not ask for 60 s is forgotten. Timestamps are ISO 8601; bytes are hexadecimal; numbers that
+    JSON has not are 'nan', 'inf' and '-inf'. What is read so can be published so.
     """
     asked = {"stream": name, "reader": reader, "most": max, "wait": wait}
     return _passed_on(200, *await api.gateway.ask("GET", "/answers", asked, shown=_shown(request)))

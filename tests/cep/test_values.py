@@ -28,6 +28,7 @@ from cep.model.tables import StaticTable
 from cep.service.documents import read_json
 from cep.world.store import DiskStore
 from driver.streams.arrow import record_batches
+from driver.streams.json_rows import taken
 from tests.support.paths import ROOT
 
 NAMES = {"np": np, "pd": pd, "pl": pl, "pa": pa, "datetime": datetime, "date": date, "Decimal": Decimal, "UTC": UTC, "ZoneInfo": ZoneInfo}
@@ -51,7 +52,7 @@ def _dict(value: str, schema: Schema, folder: Path) -> Any:
 
 
 def _rest(value: str, schema: Schema, folder: Path) -> Any:
-    return published(read_json(f'[{{"v": {value}}}]'.encode()), schema)
+    return published(taken(read_json(f'[{{"v": {value}}}]'.encode()), Stream("s", schema)), schema)
 
 
 def _arrow(value: str, schema: Schema, folder: Path) -> Any:
