@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, Self, overload
 
-from cep.errors import CepError, ClusterError, QueryFailed
+from cep.errors import CepError, ClusterError, NotFound, QueryFailed
 from cep.model import query as model
 from cep.model import streams as stream_documents
 from cep.model.growth import wider
@@ -363,7 +363,10 @@ class Cluster:
 
     def _declaration(self, stream: str) -> Stream:
         """What is declared by that name now. Raises NotFound."""
-        document = self.rest.get(path("streams", stream))
+        try:
+            document = self.rest.get(path("streams", stream))
+        except NotFound as error:
+            raise self.rest.nearest(error, "/streams", stream) from None
         return stream_documents.from_json({key: document[key] for key in _DECLARED if key in document})
 
     def open_publishers(self, streams: Iterable[Stream], name: str | None = None, keep_open: bool = False) -> list[Publisher]:

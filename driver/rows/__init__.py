@@ -1,0 +1,1 @@
+"""Rows on the command line: files that are published, streams that are looked at."""
