@@ -13,6 +13,7 @@ from cep.model import streams as stream_documents
 from cep.model.growth import wider
 from cep.model.streams import Stream
 from cep.service.keys import KEY_S
+from driver.builder.html import html_table, paragraph
 from driver.builder.query import Query
 from driver.engines import SparkRunning, check_engine, deploy
 from driver.processes.run_folder import run_folder
@@ -64,6 +65,13 @@ class Running:
 
     def __repr__(self) -> str:
         return f"Running({self.name!r})"
+
+    def _repr_html_(self) -> str:
+        """Its state, and what each of its instances has done and waits for."""
+        try:
+            return running_html(self.status())
+        except CepError as error:
+            return paragraph(f"query {self.name}: {error}")
 
     def _path(self, rest: str = "") -> str:
         """Its address, and what follows it."""
@@ -214,6 +222,19 @@ class Running:
             pass
         if fails and answer["state"] == "failed":
             raise _failed(self.name, answer["cause"])
+
+
+def running_html(status: Mapping[str, Any]) -> str:
+    """`status`: as `Running.status` has it."""
+    cause = status["cause"]
+    state = f"query {status['name']}: {status['state']}" + ("" if cause is None else f": {cause['subquery']}: {cause['cause']}")
+    found = [(place, place.get("metrics") or {}) for place in status["placed"]]
+    lines = [
+        (f"{place['subquery']}/{place['instance']}", place["im"], figures.get("rows_in", ""), figures.get("rows_out", ""), waits or "")
+        for place, figures in found
+        for waits in (place.get("waits_for"),)
+    ]
+    return paragraph(state) + html_table(("instance", "on", "rows in", "rows out", "waits for"), lines)
 
 
 def resumed(text: str, stream: str, query: str | None, options: SubscriptionOptions) -> ResumeToken:

@@ -1,7 +1,7 @@
 """The data doors of REST, for clients without a data plane of their own: a small process that publishes and subscribes on their behalf.
 
 The orchestrator forwards to it over a Unix socket, so that its own death closes no publisher, and so that it needs no data plane.
-`python -m driver.gateway '<config>' FD`, FD a listening socket. Rows are JSON (`driver.streams.json_rows`).
+`python -m driver.gateway '<config>' FD`, FD a listening socket. Rows are JSON (`driver.rows.json_rows`).
 
 The publishers of a stream, and every reader of one, have at most one thread each here, and there is room for all of them: a slow query
 holds up its own publishers and readers, and no others.
@@ -37,7 +37,7 @@ from cep.service.serving import CONNECTIONS_MAX, Bodies, raise_descriptor_limit,
 from cep.service.token_file import Tokens
 from driver.cluster import Cluster
 from driver.gateway_events import EventReader, EventResponse, Slow
-from driver.streams.json_rows import taken, written
+from driver.rows.json_rows import taken, written
 from driver.streams.publisher import Publisher
 from driver.streams.subscription import Subscription
 

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from cep.errors import CepError, Conflict, NotFound
 from driver.cluster import Cluster
 from driver.rest import path
-from driver.streams.json_rows import written
+from driver.rows.json_rows import written
 from driver.streams.subscription import Subscription
 
 HELD_BYTES = 4 << 20

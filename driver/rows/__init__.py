@@ -1,1 +1,1 @@
-"""Rows on the command line: files that are published, streams that are looked at."""
+"""Rows in the forms that people and small clients have them in: JSON, files, lines of a terminal."""

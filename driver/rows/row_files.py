@@ -23,7 +23,7 @@ from cep.errors import CepError, meant
 from cep.model.schema import DataType
 from cep.model.streams import Stream
 from cep.service.documents import DOCUMENT_BYTES_MAX, read_json
-from driver.streams.json_rows import taken
+from driver.rows.json_rows import taken
 
 BLOCK_BYTES = 64 << 10
 ROWS_TOGETHER = 1000

@@ -27,8 +27,8 @@ from cep.model.streams import Stream
 from cep.model.tables import StaticTable
 from cep.service.documents import read_json
 from cep.world.store import DiskStore
+from driver.rows.json_rows import taken
 from driver.streams.arrow import record_batches
-from driver.streams.json_rows import taken
 from tests.support.paths import ROOT
 
 NAMES = {"np": np, "pd": pd, "pl": pl, "pa": pa, "datetime": datetime, "date": date, "Decimal": Decimal, "UTC": UTC, "ZoneInfo": ZoneInfo}

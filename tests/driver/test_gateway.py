@@ -162,6 +162,29 @@ def test_what_a_reader_leaves_lying_waits_where_it_came_from(cluster: LocalClust
     running.delete()
 
 
+def test_the_examples_of_frames(cluster: LocalCluster) -> None:
+    """Those of docs/clients.md, with rows that come before each."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/clients.md").read_text(), re.DOTALL)
+    asking, _, defining = code.partition("\n\n")
+    there: dict[str, Any] = {}
+    exec(defining, there)
+    source = stream("framed", ip=str, n=int)
+    running = cluster.deploy(Query("frames").source(source).map("m", ip=col("ip"), n=col("n")).output("frames.out"))
+    with running.subscribe("frames.out") as answers, cluster.publisher("framed", keep_open=True) as out:
+        found = []
+        for n, line in enumerate(filter(None, asking.splitlines())):
+            out.send([{"ip": "a", "n": n}])
+            until(lambda: not answers.messages.empty())
+            found.append(eval(line, {"answers": answers}))
+        table, pandas, polars = found
+        assert (table.to_pylist(), pandas.to_dict("records")) == ([{"ip": "a", "n": 0}], [{"ip": "a", "n": 1}])
+        assert polars.to_dicts() == [{"ip": "a", "n": 2}]
+        assert "<td>a</td><td>2</td>" in answers._repr_html_() and "query frames: running" in running._repr_html_()
+        out.send([{"ip": "b", "n": 3}])
+        out.close()
+        assert asyncio.run(there["follow"](answers)) == 1
+
+
 # Answers as events
 
 

@@ -14,9 +14,9 @@ import pytest
 from cep.errors import CepError
 from cep.model.schema import Schema
 from cep.model.streams import Stream
+from driver.rows.json_rows import lines
 from driver.rows.row_files import RowFileFormat, format_of, pieces_of
 from driver.streams.arrow import record_batches
-from driver.streams.json_rows import lines
 
 STREAM = Stream("s", Schema.of({"k": "int64?", "t": "timestamp[ms]?", "b": "binary?", "l": "list<int64>?", "f": "float64?", "s": "string"}))
 ROWS = [

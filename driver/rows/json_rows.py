@@ -15,7 +15,7 @@ import pyarrow as pa
 from cep.errors import DataError
 from cep.model.schema import DataType, Field
 from cep.model.streams import Stream
-from driver.streams.iso_instants import instant_text, read_instant
+from driver.rows.iso_instants import instant_text, read_instant
 
 ROWS_TOGETHER = 500
 """Python lets no other thread run while it writes a piece of JSON."""

@@ -17,9 +17,9 @@ from cep.errors import DataError
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.service.documents import read_json
+from driver.rows.iso_instants import instant_text, read_instant
+from driver.rows.json_rows import lines, taken, written
 from driver.streams.arrow import record_batches
-from driver.streams.iso_instants import instant_text, read_instant
-from driver.streams.json_rows import lines, taken, written
 from driver.streams.resuming.row_keys import keys_of, salt_of
 
 INSTANTS = [0, -1, 1_700_000_000_123_456, 253_402_300_800_000_000, -62_135_596_800_000_001, 2**63 - 1, -(2**63), None]
