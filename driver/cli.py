@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -321,9 +319,6 @@ def main() -> None:
         raise SystemExit(130) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-    except BrokenPipeError:  # what read our output has gone, `head` for example
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the end
-        raise SystemExit(141) from None
     except CepError as error:
         complain(_with_pointer(error))
         raise SystemExit(1) from None

@@ -364,7 +364,10 @@ class Cluster:
 
     def undeclare(self, stream: str) -> None:
         """Forgets a declared stream. Raises Conflict while a query reads it or a publisher has it open; NotFound."""
-        self.rest.delete(path("streams", stream))
+        try:
+            self.rest.delete(path("streams", stream))
+        except NotFound as error:
+            raise self.rest.nearest(error, "/streams", stream) from None
 
     def publisher(self, stream: str | Stream, name: str | None = None, keep_open: bool = False) -> Publisher:
         """Opens a publisher of a declared stream; use it as a context manager. `name`: the same name goes on where it was. Of a `Stream`,

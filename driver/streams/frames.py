@@ -17,6 +17,7 @@ from driver.builder.html import html_table, paragraph
 from driver.rows.json_rows import shown_rows
 
 ROWS_SHOWN = 10
+ROWS_TOGETHER = 4096
 LOOK_S = 0.5
 """So long the thread of an `async for` waits at a time: a program that has ended waits for it."""
 
@@ -84,11 +85,17 @@ class ReadableBatches(ABC):
         stream."""
         keys = (by,) if isinstance(by, str) else tuple(by)
         known = self._latest[1] if self._latest is not None and self._latest[0] == keys else None
+        read: list[pa.Table] = [] if known is None else [known]
+        unsorted = 0
         for batch in self._within(timeout):
-            read = pa.Table.from_batches([batch])
-            known = _last_of_each(read if known is None else pa.concat_tables([known, read]), keys)
-            self._latest = keys, known
-        return pa.table({}) if known is None else known
+            read.append(pa.Table.from_batches([batch]))
+            unsorted += batch.num_rows
+            if unsorted > max(ROWS_TOGETHER, read[0].num_rows):  # not for each batch, for that looks at all keys
+                read, unsorted = [_last_of_each(pa.concat_tables(read), keys)], 0
+        if not read:
+            return pa.table({})
+        self._latest = keys, _last_of_each(pa.concat_tables(read), keys)
+        return self._latest[1]
 
     def _within(self, timeout: float | None) -> Iterator[pa.RecordBatch]:
         deadline = None if timeout is None else monotonic() + timeout

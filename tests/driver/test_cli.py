@@ -148,6 +148,7 @@ def test_rows_that_do_not_fit_are_named_and_the_others_sent(cluster: LocalCluste
         assert sorted(row["ip"] for batch in answers for row in batch.to_pylist()) == ["a,b", "g", "h", "i"]  # and the stream has ended
     assert cep("publish", "visit", str(file))[1].endswith("(did you mean 'visits'?)")
     assert cep("tail", "visit")[1].endswith("(did you mean 'visits'?)")
+    assert cep("delete", "visit", "--stream")[1].endswith("(did you mean 'visits'?)")
     assert "(did you mean 'passed-on'?); there is" in cep("stop", "pased-on")[1]
     assert "line 1: no column 'when'" in cep("publish", "visits", "-", "--format", "csv", lines=b"when\n")[1]
 
