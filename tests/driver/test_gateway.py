@@ -1,6 +1,6 @@
 """The data doors of REST, over a real cluster: a client with nothing but HTTP publishes and reads.
 
-Tests `gateway.py`, `gateway_events.py`, `orchestrator/rest/gateway_proxy.py`.
+Tests `gateway.py`, `orchestrator/rest/gateway_proxy.py`.
 """
 
 from __future__ import annotations
