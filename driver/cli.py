@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ from rich.table import Column, Table
 
 from cep.errors import CepError, ClusterError, QueryError, counted
 from cep.model.limits import UNIT_HINT
-from driver import changing, door, hosts, looking, sql_command
+from driver import changing, door, hosts, log_lines, looking, sql_command
 from driver.cluster import Cluster, Running
 from driver.configuration import commands, table
 from driver.configuration.flags import CONFIG, role_command
@@ -26,18 +27,28 @@ from driver.processes import roles
 from driver.processes.health import HealthReport, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
 from driver.processes.run_folder import token_or_run_folders
 from driver.processes.supervisor import LocalConfig
+from driver.rows import publishing, stream_commands
 from driver.terminal import Authority, Token, Url, complain, out
 
 CHECK_S = 0.5  # between two looks at whether the cluster is there
 
 # typer makes an option of each parameter of a command: hence so many.
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
 roles.register(app)
 app.add_typer(commands.app, name="config")
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"cep {version('numa-cep')}")
+        raise typer.Exit
+
+
+VersionFlag = Annotated[bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Says which version this is.")]
+
+
 @app.callback()
-def cep(context: typer.Context, config: Annotated[str | None, CONFIG] = None) -> None:
+def cep(context: typer.Context, config: Annotated[str | None, CONFIG] = None, says_version: VersionFlag = False) -> None:
     """Continuous queries over fast streams on one large machine."""
     if context.invoked_subcommand in table.ROLES or context.invoked_subcommand == "config" or named_file(config) is None:
         return
@@ -215,6 +226,9 @@ def dead_letters(
 
 changing.register(app)
 looking.register(app)
+stream_commands.register(app)
+publishing.register(app)
+log_lines.register(app)
 hosts.register(app)
 door.register(app)
 sql_command.register(app)

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, Self, overload
 
-from cep.errors import CepError, ClusterError, QueryFailed
+from cep.errors import CepError, ClusterError, NotFound, QueryFailed
 from cep.model import query as model
 from cep.model import streams as stream_documents
 from cep.model.growth import wider
 from cep.model.streams import Stream
 from cep.service.keys import KEY_S
+from driver.builder.html import html_table, paragraph
 from driver.builder.query import Query
 from driver.engines import SparkRunning, check_engine, deploy
 from driver.processes.run_folder import run_folder
@@ -64,6 +65,13 @@ class Running:
 
     def __repr__(self) -> str:
         return f"Running({self.name!r})"
+
+    def _repr_html_(self) -> str:
+        """Its state, and what each of its instances has done and waits for."""
+        try:
+            return running_html(self.status())
+        except CepError as error:
+            return paragraph(f"query {self.name}: {error}")
 
     def _path(self, rest: str = "") -> str:
         """Its address, and what follows it."""
@@ -216,6 +224,19 @@ class Running:
             raise _failed(self.name, answer["cause"])
 
 
+def running_html(status: Mapping[str, Any]) -> str:
+    """`status`: as `Running.status` has it."""
+    cause = status["cause"]
+    state = f"query {status['name']}: {status['state']}" + ("" if cause is None else f": {cause['subquery']}: {cause['cause']}")
+    found = [(place, place.get("metrics") or {}) for place in status["placed"]]
+    lines = [
+        (f"{place['subquery']}/{place['instance']}", place["im"], figures.get("rows_in", ""), figures.get("rows_out", ""), waits or "")
+        for place, figures in found
+        for waits in (place.get("waits_for"),)
+    ]
+    return paragraph(state) + html_table(("instance", "on", "rows in", "rows out", "waits for"), lines)
+
+
 def resumed(text: str, stream: str, query: str | None, options: SubscriptionOptions) -> ResumeToken:
     """The token of that text. Raises QueryError: it is none, or of something else."""
     token = ResumeToken.of(text)
@@ -343,7 +364,10 @@ class Cluster:
 
     def undeclare(self, stream: str) -> None:
         """Forgets a declared stream. Raises Conflict while a query reads it or a publisher has it open; NotFound."""
-        self.rest.delete(path("streams", stream))
+        try:
+            self.rest.delete(path("streams", stream))
+        except NotFound as error:
+            raise self.rest.nearest(error, "/streams", stream) from None
 
     def publisher(self, stream: str | Stream, name: str | None = None, keep_open: bool = False) -> Publisher:
         """Opens a publisher of a declared stream; use it as a context manager. `name`: the same name goes on where it was. Of a `Stream`,
@@ -363,7 +387,10 @@ class Cluster:
 
     def _declaration(self, stream: str) -> Stream:
         """What is declared by that name now. Raises NotFound."""
-        document = self.rest.get(path("streams", stream))
+        try:
+            document = self.rest.get(path("streams", stream))
+        except NotFound as error:
+            raise self.rest.nearest(error, "/streams", stream) from None
         return stream_documents.from_json({key: document[key] for key in _DECLARED if key in document})
 
     def open_publishers(self, streams: Iterable[Stream], name: str | None = None, keep_open: bool = False) -> list[Publisher]:

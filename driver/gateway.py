@@ -1,7 +1,7 @@
 """The data doors of REST, for clients without a data plane of their own: a small process that publishes and subscribes on their behalf.
 
 The orchestrator forwards to it over a Unix socket, so that its own death closes no publisher, and so that it needs no data plane.
-`python -m driver.gateway '<config>' FD`, FD a listening socket. Rows are JSON (`driver.streams.json_rows`).
+`python -m driver.gateway '<config>' FD`, FD a listening socket. Rows are JSON (`driver.rows.json_rows`).
 
 The publishers of a stream, and every reader of one, have at most one thread each here, and there is room for all of them: a slow query
 holds up its own publishers and readers, and no others.
@@ -36,7 +36,8 @@ from cep.service.logs import begin_logging
 from cep.service.serving import CONNECTIONS_MAX, Bodies, raise_descriptor_limit, served, share_interpreter
 from cep.service.token_file import Tokens
 from driver.cluster import Cluster
-from driver.streams.json_rows import written
+from driver.gateway_events import EventReader, EventResponse, Slow
+from driver.rows.json_rows import taken, written
 from driver.streams.publisher import Publisher
 from driver.streams.subscription import Subscription
 
@@ -66,10 +67,6 @@ Saying = Callable[[Publisher], int]
 
 class OverLimit(CepError):
     """Yours: more is asked for at a time than there is room for."""
-
-
-class Slow(CepError):
-    """No fault of any side: the query is slower than what is sent to it."""
 
 
 class GatewayReader:
@@ -174,6 +171,7 @@ class Gateway:
         self.readers: dict[tuple[str, str], GatewayReader] = {}
         self._threads = anyio.CapacityLimiter(READERS_MAX + PUBLISHERS_MAX)
         self._sending: set[asyncio.Task[int]] = set()
+        self.watching: dict[EventReader, asyncio.Task[None] | None] = {}  # and what pumps each, once it is open
 
     async def publish(self, stream: str, body: bytes, read: Callable[[bytes], Saying], end: bool = False) -> int:
         """How many rows were sent. Raises Slow: they are still being sent, or those before them."""
@@ -215,6 +213,28 @@ class Gateway:
                 await self._drop(stream, reader)
             return found
 
+    async def watch(self, stream: str, last: str | None) -> EventReader | None:
+        """A reader of events, which goes on behind the one with the id `last`; None: that was the end."""
+        self._check_room()
+        reader = EventReader(self.cluster, stream, last, budget_bytes=BUDGET_BYTES, window_bytes=WINDOW_BYTES)
+        self.watching[reader] = None
+        try:
+            is_open: bool = await self._in_thread(reader.open)
+        except BaseException:
+            del self.watching[reader]
+            raise
+        if not is_open:
+            del self.watching[reader]
+            return None
+        task = self.watching[reader] = asyncio.create_task(reader.pump(self._in_thread))
+        task.add_done_callback(lambda _: self.watching.pop(reader))
+        return reader
+
+    def leave(self) -> None:
+        """Connections that stay open end."""
+        for reader in self.watching:
+            reader.leaving = True
+
     async def drop_idle(self) -> None:
         """For ever: gives up the readers that have stopped asking."""
         while True:
@@ -244,9 +264,13 @@ class Gateway:
 
     def _reader(self, stream: str, reader: str) -> GatewayReader:
         key = stream, reader
-        if key not in self.readers and len(self.readers) == READERS_MAX:
-            raise OverLimit(f"{READERS_MAX} readers read by REST already; one that does not ask for {IDLE_S:g} s makes room")
+        if key not in self.readers:
+            self._check_room()
         return self.readers.setdefault(key, GatewayReader())
+
+    def _check_room(self) -> None:
+        if len(self.readers) + len(self.watching) >= READERS_MAX:
+            raise OverLimit(f"{READERS_MAX} readers read by REST already; one that does not ask for {IDLE_S:g} s makes room")
 
     def _subscribe(self, stream: str) -> Subscription:
         # A small client that stops asking must not slow the query.
@@ -261,12 +285,17 @@ class Gateway:
         return await anyio.to_thread.run_sync(call, limiter=self._threads)
 
 
-ROUTES = {("POST", "/records"): "publish", ("POST", "/advance"): "publish", ("GET", "/answers"): "subscribe"}
+ROUTES = {
+    ("POST", "/records"): "publish",
+    ("POST", "/advance"): "publish",
+    ("GET", "/answers"): "subscribe",
+    ("GET", "/events"): "subscribe",
+}
 """Route -> the role that it needs, for the stream that is asked for. A route that is not here is not served."""
 
 
 def make_app(gateway: Gateway, tokens: Tokens) -> FastAPI:
-    """POST /records and /advance, GET /answers, as the orchestrator forwards them, with the token that it was shown."""
+    """POST /records and /advance, GET /answers and /events, as the orchestrator forwards them, with the token that it was shown."""
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -301,6 +330,11 @@ def make_app(gateway: Gateway, tokens: Tokens) -> FastAPI:
     async def answers(stream: str, reader: str, most: int = 1000, wait: float = 0.0) -> Response:
         return Response(await gateway.answers(stream, reader, most, wait), media_type="application/json")
 
+    @app.get("/events")
+    async def events(stream: str, request: Request, timeout: float | None = None) -> Response:
+        reader = await gateway.watch(stream, request.headers.get("last-event-id"))
+        return Response(status_code=204) if reader is None else EventResponse(reader, timeout)
+
     return app
 
 
@@ -309,7 +343,7 @@ def _rows(body: bytes) -> Saying:
     rows = _read(body, "the rows")
     if not isinstance(rows, list):
         raise DataError(f"expected a list of objects, one for each row, got {type(rows).__name__}")
-    return lambda publisher: publisher.send(rows) if rows else 0
+    return lambda publisher: publisher.send(taken(rows, publisher.stream)) if rows else 0
 
 
 def _promise(body: bytes) -> Saying:
@@ -342,10 +376,16 @@ def main(arguments: list[str]) -> int:
     pa.set_cpu_count(1)
     token = os.environ.get(TOKEN_VARIABLE)
     tokens = Tokens(Secret(token) if token else None, config.tokens)
-    app = make_app(Gateway(Cluster(config.rest, token, ca=config.ca)), tokens)
+    gateway = Gateway(Cluster(config.rest, token, ca=config.ca))
+    app = make_app(gateway, tokens)
     protocol = served(min(CONNECTIONS_MAX, raise_descriptor_limit() // 2))
     server = uvicorn.Server(uvicorn.Config(app, http=protocol, fd=int(arguments[1]), log_level="warning", log_config=None))
-    signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
+
+    def end(*_: object) -> None:
+        server.should_exit = True
+        gateway.leave()
+
+    signal.signal(signal.SIGTERM, end)
     share_interpreter()
     server.run()
     return 0

@@ -21,6 +21,7 @@ from cep.errors import (
     PlacementError,
     QueryError,
     Unauthorized,
+    meant,
 )
 from cep.service.tls import trusting, untrusted
 from driver.orchestrators import Orchestrators, address_list
@@ -94,6 +95,14 @@ class Rest:
 
     def text(self, path: str) -> str:
         return str(self._answer("GET", path).text)
+
+    def nearest(self, error: NotFound, listing: str, name: str) -> NotFound:
+        """The same, with the name that may be meant of those at `listing`, as far as this client may see them."""
+        try:
+            names = [each["name"] for each in self.get(listing)]
+        except CepError:
+            return error
+        return NotFound(f"{error}{meant(name, names)}")
 
     def close(self) -> None:
         self.aside.close()

@@ -15,7 +15,7 @@ from types import EllipsisType
 from typing import Any, Concatenate, ParamSpec
 
 from cep.dataflow.operators.static_table import check_inline
-from cep.errors import QueryError, escaped
+from cep.errors import CepError, QueryError, escaped
 from cep.model import query as model
 from cep.model import sinks
 from cep.model.duration import parse_duration, signed_duration
@@ -51,9 +51,12 @@ from cep.model.patterns.checks import FIRST, PAST_LAST
 from cep.model.patterns.parts import PatternPart, bare, definitions
 from cep.model.schema import Schema
 from cep.model.streams import Stream
+from cep.model.topology import Topology
 from cep.model.types import text_of
 from cep.model.windows import PartialWindow, TimeWindow, TrailingWindow, Window
-from cep.plan.planner import check_plannable
+from cep.plan.explain import explain
+from cep.plan.physical import Worker
+from cep.plan.planner import check_plannable, plan
 from driver.builder.computed import computed_first, named_functions
 from driver.builder.functions import reference_of
 from driver.builder.given import (
@@ -71,6 +74,7 @@ from driver.builder.given import (
     stream_name,
     time_to_live,
 )
+from driver.builder.html import html_table, paragraph, preformatted
 from driver.builder.tables import TableLike, static_table
 
 P = ParamSpec("P")
@@ -386,6 +390,16 @@ class Query:
         check_plannable(query, known or {})
         check_inline(query)
         return query
+
+    def _repr_html_(self) -> str:
+        """The plan that it would get on two instance managers; what there is so far of one that cannot be planned, and why."""
+        try:
+            workers = [Worker(f"im-{core}", 0, core, "") for core in range(2)]
+            made = plan(model.from_json(self.to_json()), {}, workers, Topology.one_node(range(2)))
+        except CepError as error:
+            so_far = ((each.name, type(each).__name__, ", ".join(each.inputs)) for each in self.operators)
+            return paragraph(f"query {self.name}: {error}") + html_table(("operator", "what", "reads"), so_far)
+        return preformatted(explain(made))
 
     def value(self) -> model.Query:
         """The query as a value, not checked: streams it reads by name may be known to the cluster alone."""

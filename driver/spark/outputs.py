@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +17,29 @@ from cep.model.schema import UNIT_US, Field
 from cep.model.sinks import SinkFiles, TextSink, name_of
 from driver.spark.frames import TIME, Frame, as_timestamp, column_named, columns
 from driver.streams.arrow import time_column
+from driver.streams.frames import ReadableBatches
 
 
-class SparkSubscription:
+class SparkSubscription(ReadableBatches):
     """Answers of one output stream from when it was made, as Arrow record batches."""
 
     def __init__(self, stream: str, schema: pa.Schema, event_time: bool | str) -> None:
         time = time_column(event_time, stream, schema.names)
         added = [pa.field(time, pa.timestamp("us", tz="UTC"), nullable=False)] if event_time else []
         self.stream, self.schema = stream, pa.schema([*schema, *added])
-        self.rows = 0
+        self._rows = 0
         self._batches: queue.SimpleQueue[pa.RecordBatch | BaseException | None] = queue.SimpleQueue()
+
+    @property
+    def rows(self) -> int:
+        """So many have come."""
+        return self._rows
 
     def __enter__(self) -> SparkSubscription:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        while (batch := self.next_batch()) is not None:
-            yield batch
 
     def next_batch(self, timeout: float | None = None) -> pa.RecordBatch | None:
         """The next batch; None at the end of the stream. Raises TimeoutError after `timeout` seconds without one, and what the query
@@ -48,6 +49,7 @@ class SparkSubscription:
         except queue.Empty:
             raise TimeoutError(f"stream {self.stream!r}: no batch within {timeout:g} s") from None
         if isinstance(found, pa.RecordBatch):
+            self._shown = found
             return found
         self._batches.put(found)  # for the next question
         if found is not None:
@@ -57,7 +59,7 @@ class SparkSubscription:
     def take(self, table: pa.Table) -> None:
         """Rows with the columns of the stream, and the event time last."""
         wanted = pa.Table.from_arrays([*table.columns[: len(self.schema)]], names=self.schema.names).cast(self.schema)
-        self.rows += wanted.num_rows
+        self._rows += wanted.num_rows
         for batch in wanted.to_batches():
             self._batches.put(batch)
 

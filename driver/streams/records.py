@@ -16,6 +16,7 @@ from cep.dataflow.sources.arrow_values import instants_of
 from cep.errors import DataError
 from cep.model.schema import Field
 from cep.model.streams import Stream
+from driver.rows.iso_instants import Instant
 
 _BOOLS = (bool, np.bool_)
 #: By the name of a type: the types of Python whose values it takes, and how they are called. A bool is an int to Python, and not to us.
@@ -114,9 +115,9 @@ def _lists(values: Sequence[Any], field: Field) -> pa.Array:
 
 
 def _instants(values: Sequence[Any], field: Field) -> pa.Array:
-    """Datetimes, without a zone in UTC; and integers of the field's unit."""
-    datetimes = [_whole(index, value) if isinstance(value, datetime) else None for index, value in enumerate(values)]
-    integers = _plain([None if isinstance(value, datetime) else value for value in values], pa.int64())
+    """Datetimes, without a zone in UTC; instants, in µs; and integers of the field's unit."""
+    datetimes = [_whole(index, value) if isinstance(value, datetime | Instant) else None for index, value in enumerate(values)]
+    integers = _plain([None if isinstance(value, datetime | Instant) else value for value in values], pa.int64())
     if integers.null_count == len(values):
         return _plain(datetimes, field.type.arrow)
     if not field.type.unit:
@@ -126,10 +127,10 @@ def _instants(values: Sequence[Any], field: Field) -> pa.Array:
         found = instants_of(integers, field.type.unit)
     except pa.ArrowException:
         raise _first_far(integers, field.type.unit) from None
-    return found if not any(datetimes) else pc.coalesce(found, _plain(datetimes, field.type.arrow))
+    return found if all(each is None for each in datetimes) else pc.coalesce(found, _plain(datetimes, field.type.arrow))
 
 
-def _whole(index: int, value: datetime) -> datetime | None:
+def _whole(index: int, value: datetime | Instant) -> datetime | int | None:
     if value != value:  # pandas.NaT
         return None
     if getattr(value, "nanosecond", 0):

@@ -22,6 +22,7 @@ from driver.rest import Rest
 from driver.streams.arrow import with_shown_times
 from driver.streams.commands import StreamCommand
 from driver.streams.data_plane import DataPlane
+from driver.streams.frames import ReadableBatches
 from driver.streams.inquiry import PRODUCES, Answer, Inquiry
 from driver.streams.producers import Message, SubscriptionOptions
 from driver.streams.resuming.tokens import ResumeToken
@@ -31,7 +32,7 @@ IDLE_NS = 1_000_000_000  # after this long without a message the orchestrator is
 LOOK_NS = 200_000_000  # after this long it is looked whether a query recovers, which does not answer
 
 
-class Subscription:
+class Subscription(ReadableBatches):
     """Iterate over it: it ends when the stream ends, and raises QueryFailed or QueryStopped when its query does not end by itself.
 
     Everything that comes out from its creation on is held for it, within the budget. `into` takes its messages, and `answers` what
@@ -216,10 +217,6 @@ class Subscription:
 
     # Reading
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        while (batch := self.next_batch()) is not None:
-            yield batch
-
     def next_batch(self, timeout: float | None = None) -> pa.RecordBatch | None:
         """The next batch; None at the end of the stream. Raises TimeoutError after `timeout` seconds without one, and what has broken the
         stream, again and again: what is not complete never looks so."""
@@ -230,7 +227,7 @@ class Subscription:
             message = self._next(left)
             if message is not None:
                 if (batch := self.take(*message)) is not None:
-                    return self._shown(self._with_following(message[0].channel, batch))
+                    return self._given(self._with_following(message[0].channel, batch))
             elif deadline is not None and clock.steady_ns() >= deadline:
                 raise TimeoutError(f"stream {self.stream!r}: no batch within {timeout:g} s")
             else:
@@ -244,7 +241,7 @@ class Subscription:
             if (message := self._next(0)) is None:
                 return None
             if (batch := self.take(*message)) is not None:
-                return self._shown(self._with_following(message[0].channel, batch))
+                return self._given(self._with_following(message[0].channel, batch))
         self._end()
         return None
 
@@ -316,8 +313,10 @@ class Subscription:
                 self._obey(commands)
         return batch if len(batches) == 1 else pa.concat_batches(batches)
 
-    def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return with_shown_times(batch) if self.core.options.event_time else batch
+    def _given(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """As the program gets it."""
+        self._shown = with_shown_times(batch) if self.core.options.event_time else batch
+        return self._shown
 
     def _arrived(self) -> Iterator[Message]:
         """What has come and waits for the reader."""

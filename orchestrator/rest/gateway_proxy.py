@@ -5,9 +5,14 @@ The orchestrator holds no publisher and no subscription itself: its death would 
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
+from anyio import CancelScope
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from cep.errors import ClusterError
 
@@ -30,11 +35,46 @@ class GatewayProxy:
 
         Raises ClusterError: there is no gateway, or it is silent.
         """
+        headers = {} if shown is None else {"Authorization": shown}
+        response = await self._sent(method, path, False, params=parameters, content=body, headers=headers)
+        return response.status_code, response.content
+
+    async def open(self, path: str, parameters: dict[str, Any], headers: dict[str, str]) -> httpx.Response:
+        """An answer that goes on and on, which the caller reads and closes. Raises ClusterError."""
+        return await self._sent("GET", path, True, params=parameters, headers=headers)
+
+    async def _sent(self, method: str, path: str, stream: bool, **options: Any) -> httpx.Response:
         if self._client is None:
             raise ClusterError("this orchestrator was started without a gateway: publish and subscribe with the driver")
-        headers = {} if shown is None else {"Authorization": shown}
         try:
-            response = await self._client.request(method, path, params=parameters, content=body, headers=headers)
+            return await self._client.send(self._client.build_request(method, path, **options), stream=stream)
         except httpx.TransportError as error:
             raise ClusterError(f"the gateway does not answer: {type(error).__name__}: {error}") from error
-        return response.status_code, response.content
+
+
+class PassedOn(StreamingResponse):
+    """What the gateway sends, as it comes. Where the gateway breaks off, so does this: a client never takes that for the end."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        kept = {name: answer.headers[name] for name in ("content-type", "cache-control") if name in answer.headers}
+        super().__init__(self._chunks(), answer.status_code, kept)
+        self.answer = answer
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        whole = True  # the last event is
+        try:
+            async for chunk in self.answer.aiter_raw():
+                whole = chunk.endswith(b"\n\n")
+                yield chunk
+        except httpx.TransportError as error:
+            if not whole:
+                raise
+            detail = f"the gateway has broken off: {type(error).__name__}: {error}"
+            yield f"event: error\ndata: {json.dumps({'error': 'ClusterError', 'detail': detail})}\n\n".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            with CancelScope(shield=True):
+                await self.answer.aclose()

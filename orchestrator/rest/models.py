@@ -33,6 +33,7 @@ QUERY_EXAMPLE: dict[str, Any] = {
     ],
     "outputs": [{"stream": "per_ip", "input": "window"}],
 }
+EVENTS_EXAMPLE = 'id: no-token\ndata: [{"ip": "10.0.0.1", "visits": 1}]\n\nevent: end\nid: no-token\ndata: {}\n\n'
 STREAM_EXAMPLE = QUERY_EXAMPLE["streams"][0]
 SQL_EXAMPLE = """CREATE STREAM visits (ip VARCHAR NOT NULL, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '2' SECOND);
 SELECT ip, count(*) AS visits FROM TABLE(TUMBLE(TABLE visits, DESCRIPTOR(ts), INTERVAL '30' SECOND)) GROUP BY ip, window_start, window_end

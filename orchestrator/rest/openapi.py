@@ -81,7 +81,7 @@ def _statuses(path: str, method: str, operation: dict[str, Any]) -> Iterator[int
         yield from (413, 415)
     if method != "get":
         yield 507
-    if path.endswith("/answers"):
+    if path.endswith(("/answers", "/events")):
         yield 410
     if path.startswith("/keys"):
         yield 409

@@ -112,6 +112,7 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("POST", "/streams/{name}/subscriptions"): _SUBSCRIBE,
     ("DELETE", "/streams/{name}/subscriptions/{subscription}"): _SUBSCRIBE,
     ("GET", "/streams/{name}/answers"): _SUBSCRIBE,
+    ("GET", "/streams/{name}/events"): _SUBSCRIBE,
     ("POST", "/streams:producers"): Need(("subscribe",), BODY),
     ("POST", "/publishers"): Need(("publish",), BODY),
     ("GET", "/publishers"): Need(("publish",), OWN),

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
 
 from cep.errors import Conflict, NotFound, QueryError
 from cep.model import streams as stream_documents
-from cep.model.limits import check_name
+from cep.model.limits import WAIT_S_MAX, check_name
 from cep.model.streams import Stream
 from orchestrator.records import PublisherRecord, SubscriptionRecord
 from orchestrator.rest import models, problems, views
 from orchestrator.rest.api import POLL_S_MAX, InjectedApi
 from orchestrator.rest.bodies import DocumentRoute, document, json_only
+from orchestrator.rest.gateway_proxy import PassedOn
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import (
     ClosePublisher,
@@ -130,7 +132,7 @@ async def unsubscribe(name: str, subscription: str, api: InjectedApi, claim: str
 _ROWS_BODY = {
     "requestBody": {
         "required": True,
-        "description": "Rows. Timestamps are integers of the declared unit.",
+        "description": "Rows. Timestamps are ISO 8601, as answers have them, or integers of the declared unit; bytes are hexadecimal.",
         "content": {"application/json": {"schema": {"type": "array", "items": {"type": "object"}}}},
     }
 }
@@ -165,11 +167,39 @@ async def answers(
     """The next rows of an output stream, for small clients.
 
     Every `reader` is a subscription of its own, which begins with its first request and gets all rows from then on; those that ask under
-    the same name share them. A reader that does not ask for 60 s is forgotten. Timestamps are ISO 8601, beyond the year 9999 integers of
-    µs; numbers that JSON has not are 'nan', 'inf' and '-inf'.
+    the same name share them. A reader that does not ask for 60 s is forgotten. Timestamps are ISO 8601; bytes are hexadecimal; numbers that
+    JSON has not are 'nan', 'inf' and '-inf'. What is read so can be published so.
     """
     asked = {"stream": name, "reader": reader, "most": max, "wait": wait}
     return _passed_on(200, *await api.gateway.ask("GET", "/answers", asked, shown=_shown(request)))
+
+
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events: rows, `end`, `error`; each with an id, which is a token where the query recovers.",
+        "content": {"text/event-stream": {"example": models.EVENTS_EXAMPLE}},
+    },
+    204: {"description": "The event of `Last-Event-ID` was the end of the stream."},
+}
+
+
+@router.get("/streams/{name}/events", response_class=StreamingResponse, responses=_EVENTS)
+async def events(
+    name: str,
+    request: Request,
+    api: InjectedApi,
+    timeout: Annotated[float | None, Query(gt=0, le=WAIT_S_MAX, description="Ends the connection after so many seconds.")] = None,
+    last_event_id: Annotated[str | None, Header(description="The id of the last event that was read: it goes on behind that.")] = None,
+) -> Response:
+    """Rows of an output stream as server-sent events, as they come. A connection that ends without the event `end` or `error` is to be made
+    again, with `Last-Event-ID`; `EventSource` does so by itself. Rows as in `answers`."""
+    asked = {"stream": name} | ({} if timeout is None else {"timeout": timeout})
+    headers = {"authorization": _shown(request), "last-event-id": last_event_id}
+    answer = await api.gateway.open("/events", asked, {key: value for key, value in headers.items() if value is not None})
+    if answer.status_code == 200:
+        return PassedOn(answer)
+    body = await answer.aread()
+    return Response(status_code=204) if answer.status_code == 204 else _passed_on(200, answer.status_code, body)
 
 
 def _shown(request: Request) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
-from cep.errors import Conflict, NotFound, QueryError
+from cep.errors import Conflict, NotFound, QueryError, meant
 from cep.model import query as queries
 from cep.model.growth import wider
 from cep.model.hosts import Host, Machines
@@ -81,7 +81,9 @@ class ClusterModel:
             raise Conflict(f"query {name!r} is set aside: {self.quarantine.queries[name]}; delete it, and deploy it again")
         if name not in self.queries:
             there = ", ".join(map(repr, sorted(self.queries)[:10]))
-            raise NotFound(f"there is no query {name!r}; " + (f"there is {there}" if there else "no query is deployed"))
+            raise NotFound(
+                f"there is no query {name!r}{meant(name, self.queries)}; " + (f"there is {there}" if there else "no query is deployed")
+            )
         return self.queries[name]
 
     def check_new(self, query: Query, owner: str = "", instead: bool = False) -> None:

@@ -27,6 +27,7 @@ from cep.model.streams import Stream
 from cep.model.tables import StaticTable
 from cep.service.documents import read_json
 from cep.world.store import DiskStore
+from driver.rows.json_rows import taken
 from driver.streams.arrow import record_batches
 from tests.support.paths import ROOT
 
@@ -51,7 +52,7 @@ def _dict(value: str, schema: Schema, folder: Path) -> Any:
 
 
 def _rest(value: str, schema: Schema, folder: Path) -> Any:
-    return published(read_json(f'[{{"v": {value}}}]'.encode()), schema)
+    return published(taken(read_json(f'[{{"v": {value}}}]'.encode()), Stream("s", schema)), schema)
 
 
 def _arrow(value: str, schema: Schema, folder: Path) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,21 @@ def test_yaml_in_a_file_that_does_not_say_so(command: str, tmp_path: Path) -> No
 def test_a_usage_error(words: list[str]) -> None:
     found = CliRunner().invoke(cli.app, words)
     assert found.exit_code == 2 and ("hot[/x]" in found.output or words == ["explain"])
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert CliRunner().invoke(cli.app, ["--version"]).output == f"cep {version('numa-cep')}\n"
+
+
+def test_a_command_that_is_nearly_one_is_named() -> None:
+    assert "Did you mean 'status'" in CliRunner().invoke(cli.app, ["statsu"]).output
+
+
+def test_shells_complete_commands_and_options(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("_CEP_COMPLETE", "complete_bash")
+    for words, number, expected in (("cep str", 1, "streams"), ("cep tail --js", 2, "--json")):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(number))
+        with pytest.raises(SystemExit):
+            cli.app(prog_name="cep")
+        assert capsys.readouterr().out.split() == [expected]

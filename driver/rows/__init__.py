@@ -1,0 +1,1 @@
+"""Rows in the forms that people and small clients have them in: JSON, files, lines of a terminal."""
