@@ -31,7 +31,7 @@ def publish(
     ca: Authority = None,
 ) -> None:
     """Publishes the rows of a file, and ends the stream. Rows that do not fit are named with their lines, and the others are sent; then
-    the exit status is 1."""
+    the stream does not end, for it would look complete, and the exit status is 1."""
     chosen = format_ or format_of(_name_of(file))
     with Cluster(url, token, ca=ca) as cluster, cluster.publisher(stream, name, keep_open) as publisher:
         sending = FileSending(file, publisher)
@@ -40,10 +40,11 @@ def publish(
         except (CepError, KeyboardInterrupt):
             complain(f"{stream}: broken off after {counted(sending.sent, 'row')}; the stream has not ended")
             raise
-    refused = f", {sending.refused:,} refused" if sending.refused else ""
-    out.print(f"{stream}: {counted(sending.sent, 'row')} sent{refused}")
-    if sending.refused:
-        raise typer.Exit(1)
+        sent = f"{stream}: {counted(sending.sent, 'row')} sent"
+        if sending.refused:
+            out.print(f"{sent}, {sending.refused:,} refused; the stream has not ended")
+            raise typer.Exit(1)
+    out.print(sent)
 
 
 class FileSending:

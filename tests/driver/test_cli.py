@@ -139,12 +139,14 @@ def test_rows_that_do_not_fit_are_named_and_the_others_sent(cluster: LocalCluste
     with running.subscribe("passed") as answers:
         running.start()
         status, said = cep("publish", "visits", str(file), "--keep-open")
-        assert status == 1 and said.splitlines()[-1] == "visits: 2 rows sent, 3 refused"
+        assert status == 1 and said.splitlines()[-1] == "visits: 2 rows sent, 3 refused; the stream has not ended"
         for line, why in ((3, "'soon': expected an instant"), (4, "the row has no 'ts'"), (5, "expected 2 fields, got 3")):
             assert re.search(rf"error: {re.escape(str(file))}:{line}: .*{why}", said), said
         rest = b'{"ip": "h", "ts": 1700000000003}\n{"ip": 5, "ts": 1}\n\n{"ip": "i", "ts": 1700000000004}'
         status, said = cep("publish", "visits", "-", lines=rest)
         assert status == 1 and "<stdin>:2: stream 'visits', field ip: string: expected a text, got int 5\n" in said
+        assert running.status()["state"] == "running"
+        assert cep("publish", "visits", "-") == (0, "visits: 0 rows sent\n")
         assert sorted(row["ip"] for batch in answers for row in batch.to_pylist()) == ["a,b", "g", "h", "i"]  # and the stream has ended
     assert cep("publish", "visit", str(file))[1].endswith("(did you mean 'visits'?)")
     assert cep("tail", "visit")[1].endswith("(did you mean 'visits'?)")
