@@ -38,7 +38,7 @@ class Grammar:
         kinds: tuple[Callable[[], str], ...] = (
             self.plain, self.plain, self.grouped, self.grouped, self.over, self.ranked, self.interval_join, self.window_join, self.as_of,
             self.at_end, self.union, self.regrouped, self.sessions, self.sized, self.twice, self.chained, self.joined_and_grouped,
-            self.united_and_grouped,
+            self.united_and_grouped, self.of_aggregates, self.over_twice, self.looked_up, self.unnested, self.deep,
         )  # fmt: skip
         return self.one(kinds)()
 
@@ -169,7 +169,7 @@ class Grammar:
             "count(*)", f"count({a})", f"sum({a})", f"min({a})", f"max({a})", f"avg({a})", f"count(DISTINCT {a})",
             f"max({self.expression(TEXT, source, 1)})", f"min({self.expression(TIME, source, 1)})",
             f"{self.word('max_by', 'min_by')}({self.word(*source.of(INT)[:2])}, at)", f"sum({self.expression(FLOAT, source, 1)})",
-            f"{self.word('var_pop', 'stddev_samp')}({source.of(INT)[1]})", f"count(DISTINCT {self.expression(TEXT, source, 1)})",
+            f"{self.word('var_pop', 'stddev_samp')}({source.of(INT)[-1]})", f"count(DISTINCT {self.expression(TEXT, source, 1)})",
         ) + filtered  # fmt: skip
 
     def aggregates(self, source: Source) -> list[str]:
@@ -196,6 +196,58 @@ class Grammar:
         inner = f"SELECT {by}, count(*) AS n, sum(price) AS s FROM {self.window(BID)} GROUP BY {by}"
         outer = self.word("max(n) AS m, count(*) AS c", "sum(s) AS t", "max(n) AS m, window_end")
         return f"SELECT {outer} FROM ({inner}) GROUP BY window_start, window_end"
+
+    def of_aggregates(self) -> str:
+        """Expressions over aggregates, in SELECT and HAVING."""
+        key = self.expression(self.word(INT, TEXT), BID, 1)
+        key = key if any(name in key for name, _ in BID.columns) else "channel"
+        a, b, c = (
+            self.word("sum(price)", "count(price)", "min(price)", "max(bidder)", "count(*)", f"sum({self.leaf(INT, BID)})") for _ in "abc"
+        )
+        fields = self.chance.choice((
+            (f"{a} + {b}", c), (f"CASE WHEN {a} > {b} THEN {c} END",), (f"coalesce({a}, 0) * 2 - {b}", key), (f"{a} / 4", f"abs({b})"),
+            (f"{a} IS NULL", f"{b} % 7"), (f"max({key})", f"{a} - {a}"), (f"coalesce(CAST({key} AS VARCHAR), '') || 'x'", a),
+        ))  # fmt: skip
+        having = self.word("", f" HAVING {a} > {self.chance.randint(0, 60)}", f" HAVING {b} IS NOT NULL AND ({c} <> 3 OR {a} < 9)")
+        named = ", ".join(f"{field} AS f{i}" for i, field in enumerate(fields))
+        return f"SELECT {named} FROM {self.window(BID)} GROUP BY {key}, window_start, window_end{having}"
+
+    def over_twice(self) -> str:
+        """Two frames of one partition, and what is computed of them; or of two."""
+        keys = [self.word("auction", "bidder", "channel") for _ in range(2)]
+        spans = [self.chance.randint(1, 25) for _ in range(2)]
+        one = f"sum(price) OVER (PARTITION BY {keys[0]} ORDER BY at RANGE BETWEEN INTERVAL '{spans[0]}' SECOND PRECEDING AND CURRENT ROW)"
+        two = f"count(price) OVER (PARTITION BY {keys[1]} ORDER BY at ROWS BETWEEN {spans[1]} PRECEDING AND CURRENT ROW)"
+        field = self.word(
+            f"{one} - {two}",
+            f"coalesce({one}, 0) + {two}",
+            f"CASE WHEN {two} > 3 THEN {one} END",
+            f"price - lag(price) OVER (PARTITION BY {keys[0]} ORDER BY at)",
+        )
+        return f"SELECT auction, {field} AS f, {self.expression(INT, BID)} AS g FROM bid{self.where(BID, 0.4)}"
+
+    def looked_up(self) -> str:
+        how, key = self.word("", "LEFT "), self.word("price", "b.auction * 2", "b.bidder", "length(url) % 12")
+        also = self.word("", " WHERE b.price > 10", " WHERE s.value <> 'v4'", " WHERE s.value IS NULL OR b.auction = 1")
+        return f"SELECT b.auction, b.price, s.value || '!' AS v, s.key FROM bid b {how}JOIN side s ON {key} = s.key{also}"
+
+    def unnested(self) -> str:
+        kept = self.word("", " WHERE length(x) > 2", " WHERE x <> ''")
+        return (
+            f"SELECT auction, x, upper(x) AS y FROM bid CROSS JOIN UNNEST(string_split(url, '{self.word('/', '_', 't')}')) AS u (x){kept}"
+        )
+
+    def deep(self) -> str:
+        """A SELECT in a SELECT in a SELECT, of which each has other names."""
+        fields = ", ".join(f"{self.expression(kind, BID)} AS {name}" for name, kind in (("i", INT), ("Txt", TEXT), ("b2", BOOL)))
+        first = Source("q1", (("i", INT), ("txt", TEXT), ("b2", BOOL), ("at", TIME)))
+        second = Source("q2", (("J", INT), ("t2", TEXT), ("at", TIME)))
+        inner = f"SELECT {fields}, at FROM bid{self.where(BID)}"
+        middle = f"SELECT {self.expression(INT, first)} AS j, {self.expression(TEXT, first)} AS T2, at FROM ({inner}) q1{self.where(first)}"
+        table = f"TABLE(TUMBLE(({middle}), DESCRIPTOR(at), INTERVAL '10' SECOND))"
+        if self.maybe(0.3):
+            return f"SELECT {self.aggregate(second)} AS a, window_end FROM {table} q2 GROUP BY window_start, window_end"
+        return f"SELECT {self.fields(second)} FROM ({middle}) q2{self.where(second)}"
 
     def sessions(self) -> str:
         key, gap = self.word("auction", "bidder", "channel"), self.chance.randint(1, 9)
