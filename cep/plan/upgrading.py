@@ -83,7 +83,13 @@ def _why_never(plan: PhysicalPlan) -> str:
 
 def _planned(there: ComparedQuery, wanted: ComparedQuery, all_: list[PartFate]) -> Upgrade:
     """With as many instances as there are; then with as many as are asked for."""
-    old, same_size = there.plan, replanned(wanted.plan, {})
+    old = there.plan
+    try:
+        same_size = replanned(wanted.plan, {})
+    except QueryError as error:
+        sizes_there = ", ".join(f"{each.name}={each.parallelism}" for each in old.subqueries)
+        part = PartFate("instances of each subquery", Fate.REFUSED, "", sizes_there, "as many", error.message)
+        return Upgrade([*all_, part], None)
     anew = begun_anew(there, wanted)
     all_ += [*_partials(old, same_size, anew), *_ways(there, replace(wanted, plan=same_size), anew)]
     all_ += _times(there, replace(wanted, plan=same_size))

@@ -250,6 +250,10 @@ BEYOND = {
         "more buckets", "more readers", "partial results", "a delay before an output",
     )
 } | {
+    "one that has to be one instance": (
+        built(query(one=lambda q: first(q, by=(), n=count(), ip=max_("ip"))), parallelism=None),
+        "instances of each subquery: there is SQ1=1, SQ2=2, SQ3=1; wanted is as many; .*SQ2 cannot have 2 instances",
+    ),
     "an operator comes that begins a subquery": (
         built(query(behind=third)),
         r"the cut into subqueries: there is .*; wanted is .*; SQ4 \(third\)",
