@@ -168,7 +168,8 @@ class Grammar:
         return self.word(
             "count(*)", f"count({a})", f"sum({a})", f"min({a})", f"max({a})", f"avg({a})", f"count(DISTINCT {a})",
             f"max({self.expression(TEXT, source, 1)})", f"min({self.expression(TIME, source, 1)})",
-            f"{self.word('max_by', 'min_by')}({self.word(*source.of(INT)[:2])}, at)", f"sum({self.expression(FLOAT, source, 1)})",
+            f"{self.word('max_by', 'min_by')}(coalesce({self.word(*source.of(INT)[:2])}, 0), at)",
+            f"sum({self.expression(FLOAT, source, 1)})",
             f"{self.word('stddev_pop', 'stddev_samp')}({source.of(INT)[-1]})", f"count(DISTINCT {self.expression(TEXT, source, 1)})",
         ) + filtered  # fmt: skip
 
