@@ -59,6 +59,7 @@ def scale(
 def upgrade(
     document: Document,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would become of each part; 1 if one is refused.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Operators that cannot keep their state begin with none.")] = False,
     url: Url = URL,
     token: Token = None,
     ca: Authority = None,
@@ -67,7 +68,7 @@ def upgrade(
     read = read_document(document)
     with Cluster(url, token, ca=ca) as cluster:
         running = cluster.query(read["name"])
-        report = running.upgrade(read, dry_run)
+        report = running.upgrade(read, dry_run, fresh)
     out.print(report["text"])
     if not report["possible"]:
         raise typer.Exit(1)

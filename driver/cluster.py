@@ -178,16 +178,17 @@ class Running:
                 raise _failed(self.name, answer["cause"])
             self._check_through(answer)
 
-    def upgrade(self, query: Deployable, dry_run: bool = False) -> dict[str, Any]:
+    def upgrade(self, query: Deployable, dry_run: bool = False, fresh: bool = False) -> dict[str, Any]:
         """Puts a changed query, of the same name, in its place while it runs: operators of the same name keep their state, subscribers
         and publishers stay. Returns, when it runs, what became of each part: `parts`, and `text`, a line for each. `dry_run`: nothing
-        happens, and what would be refused is among them; then it is not `possible`.
+        happens, and what would be refused is among them; then it is not `possible`. `fresh`: operators that cannot keep their state begin
+        with none, and the first answers are without the rows of before.
 
         Raises:
             QueryError: it is no query, or a change with which state would have no sense: which, and what to do. It runs on as it is.
             Conflict: not now. QueryFailed: it has failed as the new query.
         """
-        ways = f"/upgrade?wait=true&timeout={MOVED_S:g}&dry_run={str(dry_run).lower()}"
+        ways = f"/upgrade?wait=true&timeout={MOVED_S:g}&dry_run={str(dry_run).lower()}&fresh={str(fresh).lower()}"
         answer = self.cluster.rest.post(self._path(ways), _document(query))
         if answer["state"] == "failed" and not dry_run:
             raise _failed(self.name, answer["cause"])

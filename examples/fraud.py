@@ -9,7 +9,7 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from numa_cep import TRAILING, LocalCluster, Query, col, lag, stream
+from numa_cep import TRAILING, LocalCluster, Query, col, event, lag, row, sql, stream
 
 Row = dict[str, Any]
 
@@ -27,6 +27,29 @@ def query() -> Query:
         .map("alarm", user=col("user"), address=col("address"), since=col("since"), at=col("at"))
         .output("alarms")
     )
+
+
+def as_pattern() -> Query:
+    logins = stream("logins", user=str, address=str, ok=bool, at="timestamp[ms]", event_time="at", disorder="5s")
+    guessed = event("failed", ~col("ok")).times(3, by="next").next(event("fits", col("ok")))
+    told = {"address": row("fits")["address"], "since": row("failed").first("at"), "at": row("fits")["at"]}
+    return Query("fraud").source(logins).pattern("alarm", guessed, by="user", within="5m", measures=told).output("alarms")
+
+
+#: The same as SQL: `cep sql -f` takes such a file.
+SQL = """
+CREATE STREAM logins ("user" VARCHAR NOT NULL, address VARCHAR NOT NULL, ok BOOLEAN NOT NULL, at TIMESTAMP(3),
+    WATERMARK FOR at AS at - INTERVAL '5' SECOND);
+CREATE SINK alarms WITH (connector = 'stream');
+INSERT INTO alarms SELECT * FROM logins MATCH_RECOGNIZE (
+    PARTITION BY "user" ORDER BY at MEASURES fit.address AS address, first(failed.at) AS since, fit.at AS at
+    PATTERN (failed{3} fit) WITHIN INTERVAL '5' MINUTE DEFINE failed AS NOT ok, fit AS ok
+);
+"""
+
+
+def as_sql() -> Query:
+    return sql(SQL, name="fraud")
 
 
 def made_up(seed: int = 1) -> dict[str, list[Row]]:

@@ -9,7 +9,7 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from numa_cep import TIME, LocalCluster, Query, col, first, last, max_, min_, stream, sum_, window_start
+from numa_cep import TIME, LocalCluster, Query, col, first, last, max_, min_, sql, stream, sum_, window_start
 
 Row = dict[str, Any]
 
@@ -38,6 +38,26 @@ def query() -> Query:
         .map("pick", bar, average=col("turnover") / col("volume"), bid=col("quote_bid"), ask=col("quote_ask"))
         .output("bars")
     )
+
+
+#: The same as SQL: `cep sql -f` takes such a file.
+SQL = """
+CREATE STREAM trades (symbol VARCHAR NOT NULL, price DOUBLE NOT NULL, size BIGINT NOT NULL, at TIMESTAMP(3),
+    WATERMARK FOR at AS at - INTERVAL '1' SECOND);
+CREATE STREAM quotes (symbol VARCHAR NOT NULL, bid DOUBLE NOT NULL, ask DOUBLE NOT NULL, at TIMESTAMP(3),
+    WATERMARK FOR at AS at - INTERVAL '1' SECOND);
+CREATE SINK bars WITH (connector = 'stream');
+INSERT INTO bars
+SELECT b.symbol, minute, open, high, low, close, volume, turnover / volume AS average, bid, ask FROM (
+    SELECT symbol, window_start AS minute, window_time, first(price) AS open, max(price) AS high, min(price) AS low, last(price) AS close,
+        sum(size) AS volume, sum(price * size) AS turnover
+    FROM TABLE(TUMBLE(TABLE trades, DESCRIPTOR(at), INTERVAL '1' MINUTE)) GROUP BY symbol, window_start, window_end
+) AS b ASOF LEFT JOIN quotes q ON b.symbol = q.symbol AND q.at BETWEEN window_time - INTERVAL '10' SECOND AND window_time;
+"""
+
+
+def as_sql() -> Query:
+    return sql(SQL, name="market")
 
 
 def made_up(seed: int = 1) -> dict[str, list[Row]]:

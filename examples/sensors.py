@@ -9,7 +9,7 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from numa_cep import TRAILING, LocalCluster, Query, avg, col, count, lag, stddev, stream
+from numa_cep import TRAILING, LocalCluster, Query, avg, col, count, event, lag, row, sql, stddev, stream
 
 Row = dict[str, Any]
 
@@ -40,6 +40,51 @@ def query() -> Query:
         )
         .output("alarms")
     )
+
+
+def as_pattern() -> Query:
+    readings = stream("readings", sensor=str, value=float, at="timestamp[ms]", event_time="at", disorder="2s")
+    sensors = stream(
+        "sensors", sensor=str, place=str, in_service=bool, since="timestamp[ms]", event_time="since", disorder="0s", idle_after="1s"
+    )
+    before, off = row("before"), row("off")
+    too_far = event("before", col("n") >= 30).next(event("off", (col("value") - before["mean"]).abs() > 3 * before["sigma"]))
+    told = {"at": off["at"], "value": off["value"], "usual": before["mean"], "spread": before["sigma"]}
+    return (
+        Query("sensors")
+        .source(readings)
+        .over("ten_minutes", TRAILING("10m"), by="sensor", n=count(), mean=avg("value"), sigma=stddev("value"))
+        .pattern("off", too_far, by="sensor", within="10m", after="to_next", measures=told)
+        .as_of_join("described", sensors, on="sensor", how="left", prefix="its_")
+        .filter("in_service", col("its_in_service").fill_null(True))
+        .map("alarm", {name: col(name) for name in ("sensor", *told)}, place=col("its_place"))
+        .output("alarms")
+    )
+
+
+#: The same as SQL: `cep sql -f` takes such a file.
+SQL = """
+CREATE STREAM readings (sensor VARCHAR NOT NULL, value DOUBLE NOT NULL, at TIMESTAMP(3),
+    WATERMARK FOR at AS at - INTERVAL '2' SECOND);
+CREATE STREAM sensors (sensor VARCHAR NOT NULL, place VARCHAR NOT NULL, in_service BOOLEAN NOT NULL, since TIMESTAMP(3),
+    WATERMARK FOR since AS since)
+    WITH (idle_after = '1s');
+CREATE SINK alarms WITH (connector = 'stream');
+INSERT INTO alarms
+SELECT f.sensor, s.place, f.at, f.value, f.usual, f.spread FROM (
+    SELECT sensor, value, at, count(*) OVER minutes AS n, avg(value) OVER minutes AS mean, stddev(value) OVER minutes AS sigma FROM readings
+    WINDOW minutes AS (PARTITION BY sensor ORDER BY at RANGE BETWEEN INTERVAL '10' MINUTE PRECEDING AND CURRENT ROW)
+) MATCH_RECOGNIZE (
+    PARTITION BY sensor ORDER BY at MEASURES off.at AS at, off.value AS value, quiet.mean AS usual, quiet.sigma AS spread
+    AFTER MATCH SKIP TO NEXT ROW PATTERN (quiet off) WITHIN INTERVAL '10' MINUTE
+    DEFINE quiet AS n >= 30, off AS abs(value - quiet.mean) > 3 * quiet.sigma
+) AS f ASOF LEFT JOIN sensors s ON f.sensor = s.sensor AND f.rowtime >= s.since
+WHERE coalesce(s.in_service, TRUE);
+"""
+
+
+def as_sql() -> Query:
+    return sql(SQL, name="sensors")
 
 
 def made_up(seed: int = 1) -> dict[str, list[Row]]:

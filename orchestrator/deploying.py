@@ -42,11 +42,11 @@ def planned(
     return plan
 
 
-def upgrade_of(state: ClusterState, query: Query, config: ClusterConfig) -> Upgrade:
+def upgrade_of(state: ClusterState, query: Query, config: ClusterConfig, fresh: bool) -> Upgrade:
     """What becomes of each part of the query of that name that is deployed. Raises NotFound, Conflict, QueryError."""
     record = state.query(query.name)
     check_references(queries.to_json(query), config.modules)
-    found = upgraded(state.plans[record.name], query)
+    found = upgraded(state.plans[record.name], query, fresh)
     if found.plan is not None:
         encode(node("plans", query.name), physical.to_json(found.plan))
     return found

@@ -307,6 +307,7 @@ class PendingChange:
     Args:
         behind: the checkpoint that had been asked for when it was asked for; a later one has to be committed.
         pauses: nothing more comes out behind that, for another query could not make it again.
+        fresh: operators that cannot keep their state begin with none.
     """
 
     behind: tuple[int, int, int]
@@ -314,6 +315,7 @@ class PendingChange:
     instances: int = 0
     document: Mapping[str, Any] | None = None
     pauses: bool = False
+    fresh: bool = False
 
     @property
     def described(self) -> str:

@@ -191,10 +191,10 @@ class Service:
         """The plan it would get now, in place of the deployed query of its name if there is one. Raises what `deploy` does otherwise."""
         return self.ask(lambda state: planned(state, query, files, self.config, self.topology, instead=True))
 
-    def upgrade(self, query: Query, dry_run: bool) -> Future[Upgrade]:
+    def upgrade(self, query: Query, dry_run: bool, fresh: bool) -> Future[Upgrade]:
         """What becomes of each part of the query of that name that runs; unless one is refused, or it is a `dry_run`, it goes on as this
-        one. Raises NotFound, Conflict, QueryError."""
-        return self.ask(lambda state: self._upgrade(state, query, dry_run))
+        one. `fresh`: operators that cannot keep their state begin with none. Raises NotFound, Conflict, QueryError."""
+        return self.ask(lambda state: self._upgrade(state, query, dry_run, fresh))
 
     def manager_died(self, im: str, process: Process) -> None:
         """That process was seen to end."""
@@ -390,8 +390,8 @@ class Service:
         self._handle(SubmitQuery(plan, start, owner))
         return plan
 
-    def _upgrade(self, state: ClusterState, query: Query, dry_run: bool) -> Upgrade:
-        found = upgrade_of(state, query, self.config)
+    def _upgrade(self, state: ClusterState, query: Query, dry_run: bool, fresh: bool) -> Upgrade:
+        found = upgrade_of(state, query, self.config, fresh)
         if found.plan is not None and not dry_run:
-            self._handle(UpgradeQuery(found.plan))
+            self._handle(UpgradeQuery(found.plan, fresh))
         return found

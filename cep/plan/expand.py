@@ -17,8 +17,12 @@ from cep.model.query import Query
 
 
 def expanded(query: Query) -> Query:
-    """The same query in full. What is in full already stays as it is."""
-    full = {operator.name: tuple(in_full(operator)) for operator in query.operators}
+    """The same query in full. What is in full already stays as it is; matches that nothing reads, only another branch, are left out."""
+    read = {name for operator in query.operators for name in operator.inputs} | {output.input for output in query.outputs}
+    full = {
+        operator.name: tuple(each for each in in_full(operator) if each.name in read or each.name != operator.name)
+        for operator in query.operators
+    }
     parts = tuple(tuple(each.name for name in names for each in full.get(name, ())) or names for names in query.options.subqueries)
     balancers = tuple((each.name, balancer) for name, balancer in query.options.balancers for each in full.get(name, ()))
     options = replace(query.options, subqueries=parts, balancers=balancers or query.options.balancers)

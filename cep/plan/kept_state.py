@@ -1,15 +1,16 @@
-"""What becomes of each part of a query that runs when a changed one takes its place: it keeps its state, has none, or cannot be. Pure.
+"""What becomes of each part of a query that runs when a changed one takes its place: it keeps its state, has none, begins with none, or
+cannot be. Pure.
 
 State is found again by the name of its operator. It is kept where what makes its layout and its meaning is the same: kind, window, key,
 functions, and the columns, in their types, that the operator has of its inputs. What stands between is free: maps and filters before and
-behind may come, go, and be others.
+behind may come, go, and be others. An operator whose state cannot be kept is refused, unless the query that is wanted is `fresh`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from itertools import zip_longest
@@ -23,7 +24,7 @@ from cep.model.query import Output, Query, options_to_json
 from cep.plan.feeds import ties, words
 from cep.plan.needed import beginnings, leaves_with_origin, needed_columns, restrict, wants_origin
 from cep.plan.physical import PhysicalPlan
-from cep.plan.validate import Validated
+from cep.plan.validate import Validated, validate
 
 #: Options that say where state is, or what was told of answers: they stay.
 FIXED_OPTIONS = ("recover", "replicas", "buckets")
@@ -33,6 +34,8 @@ _KEEPS_NOTHING = ("window_start", "window_end")  # functions that are answered f
 class Fate(Enum):
     KEEPS = "keeps its state"
     NONE = "has no state"
+    ANEW = "begins with none"
+    LOST = "its state is lost"
     REFUSED = "refused"
 
 
@@ -55,10 +58,16 @@ class PartFate:
 
 @dataclass(frozen=True)
 class ComparedQuery:
-    """The query that is there, or the one that is wanted. `plan.query` is in full."""
+    """The query that is there, or the one that is wanted. `plan.query` is in full. `fresh`: of one that is wanted, its operators begin with
+    no state where they cannot keep what there is."""
 
     plan: PhysicalPlan
     validated: Validated
+    fresh: bool = False
+
+    @classmethod
+    def of(cls, plan: PhysicalPlan) -> ComparedQuery:
+        return cls(plan, validate(plan.query, plan.streams))
 
     @property
     def query(self) -> Query:
@@ -75,7 +84,7 @@ ANOTHER = "deploy it as a query of another name"
 def fates(there: ComparedQuery, wanted: ComparedQuery) -> Iterator[PartFate]:
     """Of each stream, operator, output and option of either."""
     yield from _streams(there, wanted)
-    yield from _operators(there, wanted)
+    yield from _operators(there, wanted).values()
     yield from _outputs(there, wanted)
     yield from _options(there.query, wanted.query)
 
@@ -137,19 +146,27 @@ def _options(old: Query, new: Query) -> Iterator[PartFate]:
 # --- operators -------------------------------------------------------------------------------------------------------
 
 
-def _operators(there: ComparedQuery, wanted: ComparedQuery) -> Iterator[PartFate]:
+def _operators(there: ComparedQuery, wanted: ComparedQuery) -> dict[str, PartFate]:
+    """By name."""
     old, new = there.operators, wanted.operators
-    for name in dict.fromkeys((*new, *old)):
-        yield _fate(f"operator {name!r}", there, wanted, old.get(name), new.get(name))
+    return {name: _fate(f"operator {name!r}", there, wanted, old.get(name), new.get(name)) for name in dict.fromkeys((*new, *old))}
+
+
+def begun_anew(there: ComparedQuery, wanted: ComparedQuery) -> frozenset[str]:
+    """The operators that cannot keep what those of their names know, and those that go."""
+    found = _operators(there, replace(wanted, fresh=True))
+    return frozenset(name for name, each in found.items() if each.fate in (Fate.ANEW, Fate.LOST))
 
 
 def _fate(part: str, there: ComparedQuery, wanted: ComparedQuery, old: Operator | None, new: Operator | None) -> PartFate:
     before, after = ("none" if each is None else each.explained() for each in (old, new))
     if old is None or new is None:
         if new is not None and new.stateful:
-            return _refused(part, before, after, f"it would know nothing of the rows of before; {ANOTHER}")
+            advice = f"it would know nothing of the rows of before; {ANOTHER}"
+            return PartFate(part, Fate.ANEW, "comes") if wanted.fresh else _refused(part, before, after, advice)
         if old is not None and old.stateful:
-            return _refused(part, before, after, f"what it knows would be lost; leave it, or {ANOTHER}")
+            advice = f"what it knows would be lost; leave it, or {ANOTHER}"
+            return PartFate(part, Fate.LOST, "goes") if wanted.fresh else _refused(part, before, after, advice)
     if old is None or new is None:
         return PartFate(part, Fate.NONE, "comes" if old is None else "goes")
     if not old.stateful and not new.stateful:
@@ -163,16 +180,20 @@ def _of_state(part: str, there: ComparedQuery, wanted: ComparedQuery, old: Opera
     before, after = dict(_aspects(there, old, merging)), dict(_aspects(wanted, new, merging))
     for aspect, value in after.items():
         if before.get(aspect) != value:
+            if wanted.fresh:
+                return PartFate(part, Fate.ANEW, f"its {aspect} was {before.get(aspect, 'none')}, and is {value}")
             advice = f"state is kept where the {aspect} is the same; leave that as it is, or {ANOTHER}"
             return _refused(f"{part}, its {aspect}", before.get(aspect, "none"), value, advice)
     if merging and isinstance(old, Aggregate) and isinstance(new, Aggregate):
-        return _of_functions(part, _functions(there, old), _functions(wanted, new))
+        return _of_functions(part, _functions(there, old), _functions(wanted, new), wanted.fresh)
     return PartFate(part, Fate.KEEPS)
 
 
-def _of_functions(part: str, old: Mapping[str, str], new: Mapping[str, str]) -> PartFate:
+def _of_functions(part: str, old: Mapping[str, str], new: Mapping[str, str], fresh: bool) -> PartFate:
     """Names of functions -> what each has to remember, in words."""
     if unknown := [name for name, function in new.items() if function not in old.values()]:
+        if fresh:
+            return PartFate(part, Fate.ANEW, f"{', '.join(unknown)} comes")
         there, wanted = (", ".join(f"{name} = {function}" for name, function in side.items()) for side in (old, new))
         advice = f"of the windows that are open {', '.join(unknown)} would lack the rows of before; leave it out, or {ANOTHER}"
         return _refused(f"{part}, its functions", there, wanted, advice)

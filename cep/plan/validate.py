@@ -76,8 +76,10 @@ def validate(query: Query, known: Mapping[str, Stream]) -> Validated:
         schemas[output.stream], times[output.stream] = schemas[output.input], times[output.input]
     if query.late is not None:
         schemas[query.late], times[query.late] = _late(query, sources, schemas), frozenset()
-    full_order = tuple(full.name for name in order for full in in_full(by_name[name][1]))
-    return Validated(expanded(query), sources, schemas, times, full_order)
+    all_ = expanded(query)
+    there = {each.name for each in all_.operators}
+    full_order = tuple(full.name for name in order for full in in_full(by_name[name][1]) if full.name in there)
+    return Validated(all_, sources, schemas, times, full_order)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -162,9 +164,11 @@ def _check_outputs(query: Query, sources: Mapping[str, Stream]) -> None:
 
 
 def _check_all_read(query: Query) -> None:
+    """The matches of a pattern, which bear its own name, need not be read where another branch of it is."""
     read = {name for _, name, _ in _reads(query)}
-    for i, name in ((i, name) for i, operator in enumerate(query.operators) for name in operator.branches):
-        if name not in read:
+    for i, operator in enumerate(query.operators):
+        known = read if read.isdisjoint(operator.branches) else read | {operator.name}
+        for name in (each for each in operator.branches if each not in known):
             message = f"nothing reads operator {name!r}: make it an input or an output, or leave it out"
             raise QueryError(message, f"/operators/{i}")
 

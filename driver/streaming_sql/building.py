@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from cep.errors import QueryError
 from cep.model import operator_documents
@@ -59,9 +61,17 @@ class Building:
             return self._made[written]
         self._made[written] = name
         self.operators.append(operator)
-        for branch in operator.branches:
-            self.schemas[branch] = schema
+        self.schemas[name] = schema
         return name
+
+    def branched(self, at: str, branch: str) -> str:
+        """The name of a branch (a flag, too) that a pattern which is there has from now on."""
+        index, described = next((i, each) for i, each in enumerate(self.operators) if each.name == at)
+        pattern: Any = described
+        self.operators[index] = replace(pattern, **{branch: True})
+        for full in self.operators[index].in_full():
+            self.schemas.setdefault(full.name, full.output_schema(*(self.schemas[each] for each in full.inputs)))
+        return f"{at}.{branch}"
 
     def mapped(self, kind: str, at: str, fields: tuple[tuple[str, Expr], ...], text: str, start: int, fresh: bool = False) -> str:
         return self.add(kind, lambda name: Map(name, at, fields), text, start, fresh)

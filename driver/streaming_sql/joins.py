@@ -382,7 +382,8 @@ def _table_pair(sides: Sides, found: Matched, building: Building, alias: str) ->
     on = []
     for a, b, _ in found.pairs:
         assert isinstance(b, ColumnRef)
-        wanted = b.name if sides.how == "inner" and b.name not in left.schema else "key"
+        other = f"{alias}_key" if b.name == "key" else "key"
+        wanted = b.name if sides.how == "inner" and b.name not in left.schema else other
         on.append((_name(a, wanted, left, lefts), b.name))
     if sides.how != "inner" and any(a == b for a, b in on):
         lefts += [(f"{alias}_{a}_key", ColumnRef(a)) for a, b in on if a == b]

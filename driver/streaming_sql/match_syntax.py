@@ -2,7 +2,8 @@
 
     FROM s MATCH_RECOGNIZE (
         [PARTITION BY k, …] ORDER BY t
-        [MEASURES [FINAL] A.v AS v, …] [ONE ROW PER MATCH | ALL ROWS PER MATCH] [AFTER MATCH SKIP … | ALL MATCHES]
+        [MEASURES [FINAL] A.v AS v, …] [ONE ROW PER MATCH | ALL ROWS PER MATCH | TIMED OUT | UNMATCHED ROWS]
+        [AFTER MATCH SKIP … | ALL MATCHES]
         PATTERN (…) [WITHIN INTERVAL …] [TTL INTERVAL … | NO TTL]
         [DEFINE A AS condition, …]
     ) [AS m]
@@ -21,6 +22,7 @@ from typing import Any, ClassVar
 from sqlglot import exp, parser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from cep.model.operators.pattern_ways import TIMED_OUT, UNMATCHED
 from cep.model.patterns.checks import ALL, FIRST, PAST_LAST, TO_FIRST, TO_LAST, TO_NEXT
 from cep.model.patterns.parts import ANY, NEXT, THEN, AllOf, AnyOf, Not, PatternPart, Repeat, Seq, Var
 from driver.streaming_sql.spans import interval_us
@@ -30,12 +32,13 @@ _REFUSED = {"^": "there is no ^: a pattern may begin at any row", "$": "there is
 
 
 class MatchRecognize(exp.Expression):
-    """`this`: what it is of. `measures` are aliases, `final`: which of them say so. `part` is a PatternPart, `places`: name of a
-    variable -> where it is written first. `ttl` is an interval, False (NO TTL) or None."""
+    """`this`: what it is of. `measures` are aliases, `final`: which of them say so. `branch`: of the pattern, of what comes out in place of
+    matches. `part` is a PatternPart, `places`: name of a variable -> where it is written first. `ttl` is an interval, False (NO TTL) or
+    None."""
 
     arg_types: ClassVar[dict[str, bool]] = {
-        "this": True, "partition_by": False, "order": False, "measures": False, "final": False, "all_rows": False, "matches": False,
-        "after": False, "part": True, "places": True, "within": False, "ttl": False, "define": False, "alias": False,
+        "this": True, "partition_by": False, "order": False, "measures": False, "final": False, "all_rows": False, "branch": False,
+        "matches": False, "after": False, "part": True, "places": True, "within": False, "ttl": False, "define": False, "alias": False,
     }  # fmt: skip
 
 
@@ -79,19 +82,23 @@ class MatchParser(parser.Parser):
         return {"measures": found, "final": final}
 
     def _ways_out(self) -> dict[str, Any]:
-        """How many rows, and how it goes on behind a match; in any order."""
-        found: dict[str, Any] = {"all_rows": False, "matches": FIRST, "after": PAST_LAST}
+        """What comes out, and how it goes on behind a match; in any order."""
+        found: dict[str, Any] = {"all_rows": False, "branch": "", "matches": FIRST, "after": PAST_LAST}
         while True:
             if self._match_text_seq("ONE", "ROW", "PER", "MATCH"):
                 found["all_rows"] = False
             elif self._match_text_seq("ALL", "ROWS", "PER", "MATCH"):
                 found["all_rows"] = True
+            elif self._match_text_seq("TIMED", "OUT"):
+                found["branch"] = TIMED_OUT
+            elif self._match_text_seq("UNMATCHED", "ROWS"):
+                found["branch"] = UNMATCHED
             elif self._match_text_seq("ALL", "MATCHES"):
                 found["matches"] = ALL
             elif self._match_text_seq("AFTER", "MATCH", "SKIP"):
                 found["after"] = self._skip()
             elif self._curr and self._curr.text.upper() in ("WITH", "SHOW", "OMIT"):
-                self.raise_error("rows in no match, and empty matches, do not come out; the builder has unmatched=True")
+                self.raise_error("rows of no match come out alone, by UNMATCHED ROWS; there are no empty matches")
             else:
                 return found
 

@@ -10,7 +10,8 @@ from sqlglot import exp
 from cep.errors import QueryError, counted, meant
 from cep.model.expr import ColumnRef, Expr, RowRef
 from cep.model.operators import Pattern
-from cep.model.operators.pattern_ways import ALL_ROWS, MATCH_NUMBER, NOT_SAID, ONE, VARIABLE
+from cep.model.operators.pattern_ways import ALL_ROWS, MATCH_NUMBER, NOT_SAID, ONE, TIMED_OUT, UNMATCHED, VARIABLE
+from cep.model.patterns.checks import ALL
 from cep.model.patterns.parts import Definition
 from cep.model.patterns.refs import of_match, of_prev, typed_over
 from cep.model.patterns.rows import prev, prevs_read, row, rows_read
@@ -61,25 +62,43 @@ class _Matching:
     def all_rows(self) -> bool:
         return bool(self.node.args["all_rows"])
 
+    @property
+    def branch(self) -> str:
+        """What comes out in place of the matches; empty: they do."""
+        return str(self.node.args["branch"])
+
     def relation(self) -> Relation:
+        self._check_branch()
         args, place = self.node.args, self.scope.place(self.node)
         by = tuple(self._column(each) for each in args.get("partition_by") or [])
         define, measures = self._define(), self._measures()
         within, ttl = args.get("within"), args.get("ttl")
         span = None if within is None else interval_us(within, self.scope.text)
-        how = (span, self._ttl(ttl, span), args["matches"], self._after(), measures, ALL_ROWS if self.all_rows else ONE)
-        at = self.binder.building.add(
+        whole = self.all_rows or self.branch == UNMATCHED
+        how = (span, self._ttl(ttl, span), args["matches"], self._after(), measures, ALL_ROWS if whole else ONE)
+        building = self.binder.building
+        at = building.add(
             "match",
-            lambda name: Pattern(name, (self.scope.relation.at,), define, args["part"], by, *how),
+            lambda name: Pattern(name, (self.scope.relation.at,), define, args["part"], by, *how, unmatched=self.branch == UNMATCHED),
             self.scope.text,
             place,
         )
-        schema = self.binder.building.schemas[at]
+        at = building.branched(at, self.branch) if self.branch else at
+        schema = building.schemas[at]
         hidden = (MATCH_NUMBER, VARIABLE) if self.all_rows else ()
         columns = [SqlColumn(name, ColumnRef(name)) for name in schema.names if name not in hidden]
         columns += [SqlColumn(name, ColumnRef(VARIABLE if told == "classifier" else MATCH_NUMBER)) for name, told in self._told()]
         alias = args.get("alias")
         return Relation(at, schema, tuple(columns)).named(alias.name if alias is not None else "")
+
+    def _check_branch(self) -> None:
+        args, written = self.node.args, self.branch.upper().replace("_", " ")
+        if self.branch and self.all_rows:
+            raise self.scope.error("SQL-PATTERN", f"{written}, and ALL ROWS PER MATCH: one thing comes out", self.node, "one of them")
+        if self.branch == TIMED_OUT and args["matches"] == ALL:
+            raise self.scope.error("SQL-PATTERN", "with ALL MATCHES every match comes out, so none is TIMED OUT", self.node, "one of them")
+        if self.branch == UNMATCHED and args.get("measures"):
+            raise self.scope.error("SQL-PATTERN", "rows of no match have no MEASURES", args["measures"][0], "their columns, behind SELECT")
 
     def _column(self, node: exp.Expr) -> str:
         if not isinstance(node, exp.Column):

@@ -205,6 +205,9 @@ WRONG: dict[str, tuple[str, ...]] = {
         _match(f"MEASURES A.price AS p ALL ROWS PER MATCH PATTERN (A -> B) {_MINUTE}"),
         _match(f"MEASURES CLASSIFIER() AS c PATTERN (A -> B) {_MINUTE}"),
         _match(f"AFTER MATCH SKIP TO C PATTERN (A -> B) {_MINUTE}"),
+        _match(f"ALL ROWS PER MATCH TIMED OUT PATTERN (A -> B) {_MINUTE}"),
+        _match(f"TIMED OUT ALL MATCHES PATTERN (A -> B) {_MINUTE}"),
+        _match(f"MEASURES A.price AS p UNMATCHED ROWS PATTERN (A -> B) {_MINUTE}"),
         _match(f"PATTERN (A -> B) {_MINUTE}", "PARTITION BY upper(channel) ORDER BY at"),
     ),
     "SQL-EXPRESSION": (

@@ -1,6 +1,7 @@
 """Pieces of a checkpoint for an attempt whose query is another one: what it still has of them, as it would have written it. Pure.
 
-Operators find their state by name. Only an aggregate that has fewer functions than it had reads what it remembers otherwise."""
+Operators find their state by name, but for those that cannot keep it (`cep.plan.kept_state`): they begin with none. Only an aggregate that
+has fewer functions than it had reads what it remembers otherwise."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from cep.model import operator_documents
 from cep.model import query as queries
 from cep.model.functions import Order
 from cep.model.operators import Aggregate
+from cep.plan.kept_state import ComparedQuery, begun_anew
 from cep.plan.physical import PhysicalPlan
 
 
@@ -26,7 +28,10 @@ def as_read_by(before: PhysicalPlan, after: PhysicalPlan, piece: Sequence[State]
     if _text(queries.to_json(before.query)) == _text(queries.to_json(after.query)):
         return list(piece)
     changed = dict(_changed(before, after))
-    return [_narrowed(state, *changed[state.operator]) if state.operator in changed else state for state in piece]
+    anew = begun_anew(ComparedQuery.of(before), ComparedQuery.of(after))
+    dropped = {state for name in anew for state in (name, partial_name(name))}
+    kept = [state for state in piece if state.operator not in dropped]
+    return [_narrowed(state, *changed[state.operator]) if state.operator in changed else state for state in kept]
 
 
 def _changed(before: PhysicalPlan, after: PhysicalPlan) -> list[tuple[str, tuple[AggregateSpec, AggregateSpec]]]:

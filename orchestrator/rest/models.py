@@ -169,7 +169,7 @@ class PartUpgrade(Model):
     """What becomes of a part of a query in an upgrade."""
 
     part: str = Field(description="Such as operator 'w'.")
-    fate: Literal["keeps its state", "has no state", "refused"]
+    fate: Literal["keeps its state", "has no state", "begins with none", "its state is lost", "refused"]
     note: str = ""
     there: str = Field(description="Of a part that is refused, as what follows.")
     wanted: str

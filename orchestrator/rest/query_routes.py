@@ -191,17 +191,23 @@ async def scale(name: str, wanted: models.ScaleRequest, api: InjectedApi, wait: 
 
 @router.post("/queries/{name}/upgrade", response_model=models.UpgradeReport, openapi_extra=_QUERY_BODY)
 async def upgrade(
-    name: str, request: Request, api: InjectedApi, dry_run: bool = False, wait: Wait = False, timeout: Timeout = 600.0
+    name: str,
+    request: Request,
+    api: InjectedApi,
+    dry_run: bool = False,
+    fresh: bool = False,
+    wait: Wait = False,
+    timeout: Timeout = 600.0,
 ) -> Any:
     """Puts a changed query in the place of the one of its name, which keeps the state of operators with the same name; with `wait` the
     answer comes when it runs.
 
-    A change with which state would have no sense is refused, with the reason, and the query runs on as it is. With `dry_run` nothing
-    happens, and what is refused is among what is answered.
+    A change with which state would have no sense is refused, with the reason, and the query runs on as it is; with `fresh` the operators
+    that cannot keep their state begin with none. With `dry_run` nothing happens, and what is refused is among what is answered.
     """
     query = await _query(request, api, name)
     await api.files(query)  # all its paths may be read
-    return await upgraded(name, query, api, dry_run, timeout if wait else None)
+    return await upgraded(name, query, api, dry_run, timeout if wait else None, fresh)
 
 
 @router.delete("/queries/{name}", status_code=204)
@@ -219,11 +225,11 @@ async def dead_letters(name: str, api: InjectedApi) -> Any:
     return await api.figures(get="dead_letters", query=name)
 
 
-async def upgraded(name: str, query: CepQuery, api: Api, dry_run: bool, timeout: float | None) -> dict[str, Any]:
+async def upgraded(name: str, query: CepQuery, api: Api, dry_run: bool, timeout: float | None, fresh: bool = False) -> dict[str, Any]:
     """What becomes of each part; with a `timeout` when the query runs again. Raises QueryError, Conflict, NotFound."""
     if query.name != name:
         raise QueryError(f"this is query {query.name!r}, expected one of the name {name!r}", "/name")
-    found = await confirmed(api.service.upgrade(query, dry_run))
+    found = await confirmed(api.service.upgrade(query, dry_run, fresh))
     if found.refused and not dry_run:
         raise QueryError(f"query {name!r} cannot be upgraded: {'; '.join(map(str, found.refused))}")
     number = await api.ask(lambda state: state.query(name).moves)

@@ -160,8 +160,8 @@ class ClusterState(ClusterModel):
                 return self._deployments.relocate(name, subquery, index, im, now)
             case ScaleSubquery(name, subquery, instances):
                 return self._deployments.scale(name, subquery, instances)
-            case UpgradeQuery(plan):
-                return self._deployments.upgrade(plan)
+            case UpgradeQuery(plan, fresh):
+                return self._deployments.upgrade(plan, fresh)
             case DeclareStream(stream):
                 self._catalog.declare(stream)
             case DiscardNode(path):

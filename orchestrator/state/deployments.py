@@ -159,16 +159,16 @@ class Deployments:
         self._await_commit(record, PendingChange(self.model.checkpoints[name].asked, subquery, instances))
         return [name]
 
-    def upgrade(self, plan: PhysicalPlan) -> list[str]:
-        """As soon as a checkpoint is committed; `plan` is what `cep.plan.upgrading` makes of its own. Raises NotFound, or Conflict: not
-        now."""
+    def upgrade(self, plan: PhysicalPlan, fresh: bool) -> list[str]:
+        """As soon as a checkpoint is committed; `plan` is what `cep.plan.upgrading` makes of its own, `fresh` or not. Raises NotFound, or
+        Conflict: not now."""
         name, document = plan.query.name, queries.to_json(plan.query)
         record = self.model.query(name)
         self._check_free(record, "upgraded")
         if document == record.document:
             raise Conflict(f"query {name!r} is that query already")
         behind, pauses = self.model.checkpoints[name].asked, tells_at_once(self.model.plans[name])
-        self._await_commit(record, PendingChange(behind, document=document, pauses=pauses))
+        self._await_commit(record, PendingChange(behind, document=document, pauses=pauses, fresh=fresh))
         return [name]
 
     def _await_commit(self, record: QueryRecord, change: PendingChange) -> None:
@@ -188,7 +188,7 @@ class Deployments:
         there = self.model.plans[record.name]
         if change.document is None:
             return record, scaled(there, change.subquery, change.instances)
-        found = upgraded(there, queries.from_json(change.document))
+        found = upgraded(there, queries.from_json(change.document), change.fresh)
         if found.plan is None:
             raise Conflict("; ".join(map(str, found.refused)))
         if record.name in self.model.blames:  # for what another query did

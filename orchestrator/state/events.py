@@ -78,9 +78,10 @@ class ScaleSubquery:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeQuery:
-    """A query is to go on as another one of its name, by that plan."""
+    """A query is to go on as another one of its name, by that plan. `fresh`: operators that cannot keep their state begin with none."""
 
     plan: PhysicalPlan
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,12 @@ def cep(cluster: LocalCluster, *words: str) -> str:
     return str(found.output)
 
 
+def rows_in(cluster: LocalCluster, operator: str) -> int:
+    """Of all its instances, as last reported."""
+    own = (each for each in cluster.figures()["instances"] if each["query"] == "changing")
+    return sum(step["rows_in"] for each in own for step in each["operators"] if step["name"] == operator)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -51,6 +57,7 @@ def test_what_is_written_wrongly_is_refused_before_a_cluster_is_asked(words: tup
 
 def test_a_query_is_scaled_moved_and_upgraded_while_it_runs(cluster: LocalCluster, tmp_path: Path) -> None:
     running = cluster.deploy(query("rows", "greatest"))
+    answers = running.subscribe("changing.out")
     until(lambda: running.status()["recovery"]["checkpoints"]["last"])
     assert cep(cluster, "scale", "changing", "SQ2=2") == "changing: SQ2 has 2 instances\n"
     placed = {(each["subquery"], each["instance"]): each["im"] for each in running.status()["placed"]}
@@ -69,3 +76,12 @@ def test_a_query_is_scaled_moved_and_upgraded_while_it_runs(cluster: LocalCluste
     assert cep(cluster, "upgrade", str(fewer)) == told
     until(lambda: running.status()["state"] == "running")
     assert list(running.status()["document"]["operators"][0]["functions"]) == ["rows"]
+    with cluster.publisher("changing.in") as out:
+        out.send([{"t": t, "k": t % 2, "n": t} for t in range(5)])
+        until(lambda: rows_in(cluster, "first") == 5)
+        told = cep(cluster, "upgrade", "--dry-run", "--fresh", str(other))
+        assert 'begins with none  operator \'first\': its by was ["k"], and is ["n"]' in told
+        assert "keeps its state   operator 'all'" in told
+        assert cep(cluster, "upgrade", "--fresh", str(other)) == told
+        out.send([{"t": t, "k": t % 2, "n": t} for t in range(5, 8)])
+    assert [row["rows"] for batch in answers for row in batch.to_pylist()] == [3], "of the window that was open, the rows from then on"

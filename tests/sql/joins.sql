@@ -42,6 +42,8 @@ SELECT b.auction, p.state FROM bid b JOIN person FOR SYSTEM_TIME AS OF b.at AS p
 SELECT auction, price, value FROM bid JOIN side ON price % 10 = key;
 -- : a table, left
 SELECT b.auction, s.key, s.value FROM bid b LEFT JOIN side s ON b.price = s.key;
+-- : a table, left, by what is computed
+SELECT b.auction, s.key, s.value FROM bid b LEFT JOIN side s ON b.price % 12 = s.key;
 -- : a table, and a window over what is found
 SELECT value, count(*) AS n FROM TABLE(TUMBLE((SELECT s.value, b.at FROM bid b JOIN side s ON b.price % 10 = s.key), DESCRIPTOR(at), INTERVAL '10' SECOND))
 GROUP BY value, window_start, window_end;

@@ -1,4 +1,4 @@
-"""Random statements from a small grammar, here and in DuckDB. `-k 'seed-17-'` replays one share."""
+"""Random statements from a small grammar, here, on one to three instances, and in DuckDB. `-k 'seed-17-'` replays one share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.sql.test_statements import answered, database, multiset, side
 from tests.support.sql_grammar import Grammar
 from tests.support.sql_in_duckdb import Database
 
-SHARES, LONG, EACH = 6, 250, 20
+SHARES, LONG, EACH = 3, 250, 20
 
 __all__ = ["database", "side"]
 
@@ -21,5 +21,5 @@ def test_random_statements_have_duckdbs_answers(seed: int, database: Database, s
     for number in range(EACH):
         text = grammar.statement()
         expected = multiset(database.rows(text))
-        found = multiset(answered(text, side))  # type: ignore[arg-type]
+        found = multiset(answered(text, side, 1 + seed % 3))  # type: ignore[arg-type]
         assert found == expected, (number, text, found - expected, expected - found)

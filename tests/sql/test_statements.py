@@ -111,12 +111,13 @@ def _naive(schema: pa.Schema) -> pa.Schema:
     return pa.schema([(f.name, pa.timestamp("us") if pa.types.is_timestamp(f.type) else f.type) for f in schema])
 
 
-def answered(text: str, side: Path) -> list[tuple[Any, ...]]:
+def answered(text: str, side: Path, instances: int = 1) -> list[tuple[Any, ...]]:
     """Our answers, the values of each in the order of the columns."""
     table = f"CREATE TABLE side (key BIGINT NOT NULL, value VARCHAR NOT NULL) WITH (path = '{side}');\n"
     query = sql(table + text, streams=STREAMS).output("answers")
     read = {each.name for each in query.streams}
-    return [tuple(row.values()) for row in testing.answers(query, {name: rows()[name] for name in read})["answers"]]
+    found = testing.answers(query, {name: rows()[name] for name in read}, instances=instances)
+    return [tuple(row.values()) for row in found["answers"]]
 
 
 def multiset(found: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:

@@ -37,7 +37,8 @@ class Grammar:
     def statement(self) -> str:
         kinds: tuple[Callable[[], str], ...] = (
             self.plain, self.plain, self.grouped, self.grouped, self.over, self.ranked, self.interval_join, self.window_join, self.as_of,
-            self.at_end, self.union, self.regrouped,
+            self.at_end, self.union, self.regrouped, self.sessions, self.sized, self.twice, self.chained, self.joined_and_grouped,
+            self.united_and_grouped, self.of_aggregates, self.over_twice, self.looked_up, self.unnested, self.deep,
         )  # fmt: skip
         return self.one(kinds)()
 
@@ -79,6 +80,11 @@ class Grammar:
             f"least(coalesce({a}, 5), 7, 3)",
             f"length({self.expression(TEXT, source, depth)})", self._case(INT, source, depth), f"sign({a})",
             f"{self.word('hour', 'minute', 'second')}({self.expression(TIME, source, depth)})", f"mod({a}, 7)",
+            f"extract({self.word('day', 'month', 'year', 'isodow', 'doy')} FROM {self.expression(TIME, source, depth)})",
+            f"(epoch_us({self.expression(TIME, source, depth)}) - epoch_us({self.leaf(TIME, source)})) // 1000",
+            f"CASE {a} WHEN {self.chance.randint(0, 5)} THEN {b} WHEN 1 THEN {a} ELSE 3 END",
+            f"greatest(coalesce({a}, 5), 1, coalesce({b}, 2))", f"CAST(floor({self.expression(FLOAT, source, depth)}) AS BIGINT)",
+            f"TRY_CAST(CASE WHEN {self.leaf(BOOL, source)} THEN 'x' ELSE CAST({a} AS VARCHAR) END AS BIGINT)",
             f"CAST({self.expression(BOOL, source, depth)} AS INT)", f"if({self.expression(BOOL, source, depth)}, {a}, {b})",
         )  # fmt: skip
 
@@ -94,6 +100,10 @@ class Grammar:
             f"upper({a})", f"lower({a})", f"({a} || {b})", f"substring({a}, {self.chance.randint(1, 4)}, {self.chance.randint(0, 4)})",
             f"replace({a}, 'p', '_')", f"coalesce({a}, {b})", self._case(TEXT, source, depth),
             f"split_part({a}, '/', {self.chance.randint(1, 5)})",
+            f"{self.word('trim', 'ltrim', 'rtrim')}({a} || ' ')", f"coalesce(regexp_extract({a}, '[a-z]+'), '')",
+            f"{self.word('lpad', 'rpad')}(left({a}, 3), 5, '*')", f"concat(coalesce({a}, 'n'), coalesce({b}, ''))",
+            f"strftime({self.expression(TIME, source, depth)}, '{self.word('%H:%M:%S', '%Y-%m-%d', '%d.%m. %H')}')",
+            f"substring({a} FROM {self.chance.randint(1, 4)} FOR 2)", f"CAST({self.expression(BOOL, source, depth)} AS VARCHAR)",
             f"CAST({self.expression(INT, source, depth)} AS VARCHAR)", f"reverse({a})", f"left({a}, {self.chance.randint(0, 5)})",
         )  # fmt: skip
 
@@ -107,6 +117,10 @@ class Grammar:
             f"({x} IS NOT NULL)",
             f"({i} BETWEEN {self.chance.randint(-5, 30)} AND {self.chance.randint(30, 90)})", f"({i} IN (1, 2, 3, 50))",
             f"({self.expression(TEXT, source, depth)} LIKE {self.word(chr(39) + 'a%' + chr(39), chr(39) + '%o_' + chr(39))})",
+            f"{self.word('starts_with', 'ends_with', 'contains')}({self.expression(TEXT, source, depth)}, {self.leaf(TEXT, source)})",
+            f"({self.expression(TEXT, source, depth)} {self.word('', 'NOT ')}IN ('apple', 'goo', 'a'))",
+            f"({self.expression(TEXT, source, depth)} ILIKE '%P%')", f"regexp_matches({self.expression(TEXT, source, depth)}, 'o+g|/1')",
+            f"({x} {self.word('', 'NOT ')}BETWEEN {y} AND {x})", f"({a} IS NOT FALSE)",
             f"({x} IS DISTINCT FROM {y})", f"({a} IS TRUE)", f"({i} NOT IN (4, 5))",
         )  # fmt: skip
 
@@ -154,6 +168,9 @@ class Grammar:
         return self.word(
             "count(*)", f"count({a})", f"sum({a})", f"min({a})", f"max({a})", f"avg({a})", f"count(DISTINCT {a})",
             f"max({self.expression(TEXT, source, 1)})", f"min({self.expression(TIME, source, 1)})",
+            f"{self.word('max_by', 'min_by')}(coalesce({self.word(*source.of(INT)[:2])}, 0), at)",
+            f"sum({self.expression(FLOAT, source, 1)})",
+            f"{self.word('stddev_pop', 'stddev_samp')}({source.of(INT)[-1]})", f"count(DISTINCT {self.expression(TEXT, source, 1)})",
         ) + filtered  # fmt: skip
 
     def aggregates(self, source: Source) -> list[str]:
@@ -180,6 +197,103 @@ class Grammar:
         inner = f"SELECT {by}, count(*) AS n, sum(price) AS s FROM {self.window(BID)} GROUP BY {by}"
         outer = self.word("max(n) AS m, count(*) AS c", "sum(s) AS t", "max(n) AS m, window_end")
         return f"SELECT {outer} FROM ({inner}) GROUP BY window_start, window_end"
+
+    def of_aggregates(self) -> str:
+        """Expressions over aggregates, in SELECT and HAVING."""
+        key = self.expression(self.word(INT, TEXT), BID, 1)
+        key = key if any(name in key for name, _ in BID.columns) else "channel"
+        a, b, c = (
+            self.word("sum(price)", "count(price)", "min(price)", "max(bidder)", "count(*)", f"sum({self.leaf(INT, BID)})") for _ in "abc"
+        )
+        fields = self.chance.choice((
+            (f"{a} + {b}", c), (f"CASE WHEN {a} > {b} THEN {c} END",), (f"coalesce({a}, 0) * 2 - {b}", key), (f"{a} / 4", f"abs({b})"),
+            (f"{a} IS NULL", f"{b} % 7"), (f"max({key})", f"{a} - {a}"), (f"coalesce(CAST({key} AS VARCHAR), '') || 'x'", a),
+        ))  # fmt: skip
+        having = self.word("", f" HAVING {a} > {self.chance.randint(0, 60)}", f" HAVING {b} IS NOT NULL AND ({c} <> 3 OR {a} < 9)")
+        named = ", ".join(f"{field} AS f{i}" for i, field in enumerate(fields))
+        return f"SELECT {named} FROM {self.window(BID)} GROUP BY {key}, window_start, window_end{having}"
+
+    def over_twice(self) -> str:
+        """Two frames of one partition, and what is computed of them; or of two."""
+        keys = [self.word("auction", "bidder", "channel") for _ in range(2)]
+        spans = [self.chance.randint(1, 25) for _ in range(2)]
+        one = f"sum(price) OVER (PARTITION BY {keys[0]} ORDER BY at RANGE BETWEEN INTERVAL '{spans[0]}' SECOND PRECEDING AND CURRENT ROW)"
+        two = f"count(price) OVER (PARTITION BY {keys[1]} ORDER BY at ROWS BETWEEN {spans[1]} PRECEDING AND CURRENT ROW)"
+        field = self.word(
+            f"{one} - {two}",
+            f"coalesce({one}, 0) + {two}",
+            f"CASE WHEN {two} > 3 THEN {one} END",
+            f"price - lag(price) OVER (PARTITION BY {keys[0]} ORDER BY at)",
+        )
+        return f"SELECT auction, {field} AS f, {self.expression(INT, BID)} AS g FROM bid{self.where(BID, 0.4)}"
+
+    def looked_up(self) -> str:
+        how, key = self.word("", "LEFT "), self.word("price", "b.auction * 2", "b.bidder", "length(url) % 12")
+        also = self.word("", " WHERE b.price > 10", " WHERE s.value <> 'v4'", " WHERE s.value IS NULL OR b.auction = 1")
+        return f"SELECT b.auction, b.price, s.value || '!' AS v, s.key FROM bid b {how}JOIN side s ON {key} = s.key{also}"
+
+    def unnested(self) -> str:
+        kept = self.word("", " WHERE length(x) > 2", " WHERE x <> ''")
+        return (
+            f"SELECT auction, x, upper(x) AS y FROM bid CROSS JOIN UNNEST(string_split(url, '{self.word('/', '_', 't')}')) AS u (x){kept}"
+        )
+
+    def deep(self) -> str:
+        """A SELECT in a SELECT in a SELECT, of which each has other names."""
+        fields = ", ".join(f"{self.expression(kind, BID)} AS {name}" for name, kind in (("i", INT), ("Txt", TEXT), ("b2", BOOL)))
+        first = Source("q1", (("i", INT), ("txt", TEXT), ("b2", BOOL), ("at", TIME)))
+        second = Source("q2", (("J", INT), ("t2", TEXT), ("at", TIME)))
+        inner = f"SELECT {fields}, at FROM bid{self.where(BID)}"
+        middle = f"SELECT {self.expression(INT, first)} AS j, {self.expression(TEXT, first)} AS T2, at FROM ({inner}) q1{self.where(first)}"
+        table = f"TABLE(TUMBLE(({middle}), DESCRIPTOR(at), INTERVAL '10' SECOND))"
+        if self.maybe(0.3):
+            return f"SELECT {self.aggregate(second)} AS a, window_end FROM {table} q2 GROUP BY window_start, window_end"
+        return f"SELECT {self.fields(second)} FROM ({middle}) q2{self.where(second)}"
+
+    def sessions(self) -> str:
+        key, gap = self.word("auction", "bidder", "channel"), self.chance.randint(1, 9)
+        fields = ", ".join(f"{each} AS a{i}" for i, each in enumerate(self.aggregates(BID)))
+        table = f"TABLE(SESSION(TABLE bid PARTITION BY {key}, DESCRIPTOR(at), INTERVAL '{gap}' SECOND))"
+        return f"SELECT {key} AS k, window_start, {fields} FROM {table} GROUP BY {key}, window_start, window_end"
+
+    def sized(self) -> str:
+        key, rows = self.word("auction", "bidder"), self.chance.randint(2, 6)
+        fields = ", ".join(f"{each} AS a{i}" for i, each in enumerate(self.aggregates(BID)))
+        table = f"TABLE(SIZE(TABLE bid PARTITION BY {key}, {rows}))"
+        return f"SELECT {key} AS k, {fields} FROM {table} GROUP BY {key}, window_start, window_end"
+
+    def twice(self) -> str:
+        """A WITH that is read twice, and one over it."""
+        kept = f"SELECT auction, bidder, price, channel, url, at FROM bid{self.where(BID)}"
+        picked = f"SELECT * FROM kept{self.where(BID)}"
+        sides = [self.expression(INT, BID) for _ in range(2)]
+        union = f"SELECT {sides[0]} AS a, at FROM kept{self.where(BID)} UNION ALL SELECT {sides[1]} AS a, at FROM picked"
+        return f"WITH kept AS ({kept}), picked AS ({picked}) {union}"
+
+    def chained(self) -> str:
+        """Three streams, two joins: the time of the first is the bid's."""
+        how, spans = self.word("", "LEFT ", "FULL "), [self.chance.randint(1, 15) for _ in range(3)]
+        first = f"b.at BETWEEN a.at AND a.at + INTERVAL '{spans[0]}' SECOND"
+        then = f"p.at BETWEEN b.at - INTERVAL '{spans[1]}' SECOND AND b.at + INTERVAL '{spans[2]}' SECOND"
+        joins = f"JOIN bid b ON a.id = b.auction AND {first} {how}JOIN person p ON {self.word('a.seller', 'b.bidder')} = p.id AND {then}"
+        return f"SELECT a.id, b.price, p.name, p.state || 'x' AS s FROM auction a {joins}"
+
+    def joined_and_grouped(self) -> str:
+        size = self.chance.choice((5, 20))
+        on = f"a.id = b.auction AND b.at BETWEEN a.at AND a.at + INTERVAL '{self.chance.randint(1, 20)}' SECOND"
+        joined = f"SELECT a.seller, a.category, b.price, b.at FROM auction a JOIN bid b ON {on}"
+        table = f"TABLE(TUMBLE(({joined}), DESCRIPTOR(at), INTERVAL '{size}' SECOND))"
+        key, called = self.word("seller", "category"), self.word("sum(price)", "count(price)", "max(price)", "count(DISTINCT price)")
+        return f"SELECT {key} AS k, {called} AS a, count(*) AS n FROM {table} GROUP BY {key}, window_start, window_end"
+
+    def united_and_grouped(self) -> str:
+        parts = " UNION ALL ".join(
+            f"SELECT {self.word(*source.of(INT))} AS k, {self.expression(INT, source, 1)} AS v, at FROM {source.text}{self.where(source)}"
+            for source in (BID, AUCTION)
+        )
+        table = f"TABLE(TUMBLE(({parts}), DESCRIPTOR(at), INTERVAL '{self.chance.choice((5, 10))}' SECOND))"
+        having = self.word("", " HAVING sum(v) > 10", " HAVING count(*) > 1 AND min(v) IS NOT NULL")
+        return f"SELECT k, sum(v) AS s, min(v) AS m, count(*) AS n, window_end FROM {table} GROUP BY k, window_start, window_end{having}"
 
     def at_end(self) -> str:
         source = self.word_of(BID, AUCTION)

@@ -187,6 +187,98 @@ def test_these_are_refused_by_name(change: str) -> None:
     assert re.search(why, said), said
 
 
+def third(query: Query) -> Query:
+    return query.deduplicate("third", by="ip", ttl="1h")
+
+
+ALONE: dict[str, Any] = {"split": "single", "parallelism": None}
+
+
+ANEW: dict[str, tuple[CepQuery, list[str]]] = {
+    "a window is longer": (
+        built(query(one=lambda q: first(q, TIME("2s")))),
+        ["operator 'first': begins with none, its window was {", "operator 'second': keeps its state"],
+    ),
+    "another key": (
+        built(query(one=lambda q: first(q, by=("ip",)))),
+        ["""operator 'first': begins with none, its by was ["key", "ip"], and is ["ip"]""", "operator 'second': keeps its state"],
+    ),
+    "a function comes": (
+        built(query(one=lambda q: first(q, n=count(), sum=sum_("bytes"), most=max_("bytes")))),
+        ["operator 'first': begins with none, most comes"],
+    ),
+    "partial results begin with it": (
+        built(
+            query(one=lambda q: first(q, TIME("2s")), two=lambda q: q.aggregate("second", TIME("20s"), by="ip", n=sum_("n"))),
+            pre_aggregation="on",
+        ),
+        ["operator 'first': begins with none", "operator 'second': begins with none"],
+    ),
+    "a delay comes before it": (
+        built(query(before=lambda q: q.delay("later", "5s"))),
+        ["operator 'later': has no state, comes", "operator 'first': begins with none, its order of input was clicks"],
+    ),
+    "nothing that matters": (built(query()), ["operator 'first': keeps its state", "operator 'second': keeps its state"]),
+}
+
+
+@pytest.mark.parametrize("change", ANEW)
+def test_what_cannot_keep_its_state_begins_with_none_if_that_is_asked_for(change: str) -> None:
+    made, lines = ANEW[change]
+    there = planned(built(query()))
+    found = upgraded(there, made, fresh=True)
+    assert found.plan is not None, found.text
+    told = list(map(str, found.fates))
+    assert all(any(each.startswith(line) for each in told) for line in lines), told
+    assert (upgraded(there, made).plan is None) == any("begins with none" in each for each in told)
+
+
+def test_operators_with_state_come_and_go_within_a_subquery() -> None:
+    two, three = built(query(), **ALONE), built(query(behind=third), **ALONE)
+    for there, wanted, said in ((two, three, "begins with none, comes"), (three, two, "its state is lost, goes")):
+        found = upgraded(planned(there), wanted, fresh=True)
+        assert found.plan is not None
+        told = list(map(str, found.fates))
+        assert f"operator 'third': {said}" in told and "operator 'first': keeps its state" in told
+        assert upgraded(planned(there), wanted).plan is None
+
+
+BEYOND = {
+    name: REFUSED[name]
+    for name in (
+        "another output", "an output comes", "an output goes", "late rows go elsewhere", "a stream has more columns", "answers at once",
+        "more buckets", "more readers", "partial results", "a delay before an output",
+    )
+} | {
+    "one that has to be one instance": (
+        built(query(one=lambda q: first(q, by=(), n=count(), ip=max_("ip"))), parallelism=None),
+        "instances of each subquery: there is SQ1=1, SQ2=2, SQ3=1; wanted is as many; .*SQ2 cannot have 2 instances",
+    ),
+    "an operator comes that begins a subquery": (
+        built(query(behind=third)),
+        r"the cut into subqueries: there is .*; wanted is .*; SQ4 \(third\)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", BEYOND)
+def test_these_are_refused_even_so(change: str) -> None:
+    made, why = BEYOND[change]
+    found = upgraded(planned(built(query())), made, fresh=True)
+    assert found.plan is None
+    said = "; ".join(map(str, found.refused))
+    assert re.search(why, said), said
+
+
+def test_rows_are_never_older_than_what_was_promised() -> None:
+    """Less of a delay, or a stream that joins the way, would be behind watermarks that stand where rows come in."""
+    late, soon = (built(query(before=lambda q, by=by: q.delay("later", by))) for by in ("5s", "3s"))
+    found = upgraded(planned(late), soon, fresh=True)
+    assert "event time of SQ1 → SQ2: there is clicks + 5s; wanted is clicks + 3s" in str(found.refused[0])
+    assert upgraded(planned(soon), late, fresh=True).plan is not None
+    assert upgraded(planned(late), built(query()), fresh=True).plan is None
+
+
 def test_functions_of_one_row_stay_together() -> None:
     found = upgraded(planned(of_a_row("t", "bytes")), of_a_row("bytes"))
     why = r"operator 'first', its functions: .*, of a row kept as t, bytes.*; wanted is .*of a row kept as bytes;"

@@ -6,6 +6,7 @@ Tests `validate.py`, `cep/model/query.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ import pytest
 from cep.errors import QueryError
 from cep.model.expr import Expr, col, now
 from cep.model.functions import count, last
-from cep.model.operators import Aggregate, Filter, Map, Operator, Union
+from cep.model.operators import Aggregate, Filter, Map, Operator, Pattern, Union
+from cep.model.patterns.parts import Definition, Var
 from cep.model.query import Output, Query, from_json, to_json
 from cep.model.schema import Schema
 from cep.model.streams import Stream, TextFiles
@@ -35,6 +37,17 @@ def keep(name: str, input_: str) -> Filter:
 
 def counted(name: str, input_: str) -> Aggregate:
     return Aggregate(name, input_, TIME("30s"), ("ip",), (("visits", count()), ("end", last("ts"))))
+
+
+FOLLOWED = Pattern(
+    "p",
+    ("visits",),
+    tuple((name, Definition(col("ip") == name)) for name in "AB"),
+    Var("A").then(Var("B")),
+    ("n",),
+    within=1_000_000,
+    timed_out=True,
+)
 
 
 def query(*operators: Operator, streams: tuple[Stream, ...] = (VISITS,), late: str | None = None, **outputs: str) -> Query:
@@ -208,6 +221,16 @@ REFUSED: Mapping[str, tuple[Query, str, Any]] = {
         "nothing reads operator 'lost'",
         to_json(query(keep("lost", "visits")))["operators"][0],
     ),
+    "what is read of a pattern, and another branch is not": (
+        query(replace(FOLLOWED, unmatched=True), out="p.timed_out"),
+        "nothing reads operator 'p.unmatched'",
+        to_json(query(replace(FOLLOWED, unmatched=True)))["operators"][0],
+    ),
+    "a pattern that nobody reads": (
+        query(keep("k", "visits"), FOLLOWED, out="k"),
+        "nothing reads operator 'p'",
+        to_json(query(FOLLOWED))["operators"][0],
+    ),
     "no outputs": (query(keep("k", "visits")), "query 'q' has no outputs", []),
     "a union of one": (query(Union("u", ("visits",)), out="u"), "a union needs at least two inputs", ["visits"]),
     "a union of different schemas": (
@@ -235,6 +258,13 @@ def test_a_query_is_refused_for(name: str) -> None:
     message, part = refused(asked, CLICKS)
     assert expected in message
     assert part == where
+
+
+def test_matches_need_not_be_read_where_another_branch_is() -> None:
+    """They are not in the plan then."""
+    found = check(query(FOLLOWED, out="p.timed_out"))
+    assert found.order == ("p.relevant", "p.ways", "p.timed_out") == tuple(each.name for each in found.query.operators)
+    assert check(found.query).order == found.order
 
 
 def test_a_cycle_names_the_operators_on_it_and_no_others() -> None:

@@ -13,7 +13,7 @@ import pytest
 from cep.model.patterns.checks import with_by
 from cep.model.patterns.parts import from_json, text_of, to_json
 from cep.model.streams import Stream
-from driver import sql, stream
+from driver import Query, col, event, row, sql, stream
 from numa_cep import testing
 from tests.project.test_patterns_page import names
 from tests.support.paths import ROOT
@@ -148,6 +148,58 @@ def test_all_rows_of_a_match_and_what_may_stand_behind() -> None:
     assert [(row["tenfold"], row["var"], row["no"], row["best"]) for row in found] == [
         (10, "A", 1, 3), (30, "A", 1, 3), (40, "B", 1, 3), (60, "A", 2, 6), (80, "B", 2, 6),
     ]  # fmt: skip
+
+
+KINDS = "DEFINE A AS kind = 'a', B AS kind = 'b'"
+
+
+def builders(**how: Any) -> Query:
+    """Of the pattern that FOLLOWED is, in a query without a SELECT that chooses."""
+    part = event("A", col("kind") == "a").then(event("B", col("kind") == "b"))
+    return Query("sql").source(BID).pattern("match", part, by="k", within="1m", **how)
+
+
+BIDS = "bid MATCH_RECOGNIZE (PARTITION BY k ORDER BY at"
+FOLLOWED = f"PATTERN (A -> B) {MINUTE} {KINDS}"
+A_V = {"v": row("A")["v"]}
+
+
+@pytest.mark.parametrize(
+    ("written", "built"),
+    [
+        ("MEASURES A.v AS v TIMED OUT", builders(measures=A_V, timed_out=True).at("match.timed_out")),
+        ("UNMATCHED ROWS", builders(rows="all", unmatched=True).at("match.unmatched")),
+    ],
+)
+def test_what_comes_out_in_place_of_matches_is_the_builders(written: str, built: Query) -> None:
+    """Nothing reads the matches, and that is well."""
+    text = f"SELECT * FROM {BIDS} {written} {FOLLOWED})"
+    assert sql(text, streams=[BID]).output("out").to_json() == built.output("out").to_json()
+
+
+@pytest.mark.usefixtures("as_python")
+def test_matches_and_what_timed_out_come_of_one_pattern() -> None:
+    """And rows of no match, of another one: all rows are in its sequence."""
+    texts = {
+        "late": f"SELECT v * 10 AS v FROM {BIDS} MEASURES A.v AS v TIMED OUT {FOLLOWED}) WHERE v > 1",
+        "found": f"SELECT * FROM {BIDS} MEASURES A.v AS v {FOLLOWED})",
+        "rest": f"SELECT k, m.v FROM {BIDS} UNMATCHED ROWS {FOLLOWED}) AS m",
+    }
+    sinks = "".join(f"CREATE SINK {name} WITH (connector = 'stream'); INSERT INTO {name} {text};" for name, text in texts.items())
+    query = sql(sinks, streams=[BID])
+    assert [each["type"] for each in query.to_json()["operators"]].count("pattern") == 2
+    rows = [{"at": 20_000_000 * i, "k": 1, "v": i, "kind": kind} for i, kind in enumerate("axbaxxxxab")]
+    found = testing.answers(query, {"bid": rows})
+    assert [each["v"] for each in found["found"]] == [0, 8]
+    assert [each["v"] for each in found["late"]] == [30]
+    assert sorted(each["v"] for each in found["rest"]) == [1, 3, 4, 5, 6, 7]
+
+
+def test_the_page_has_both_of_one_operator() -> None:
+    (block,) = (block for block in re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL) if "TIMED OUT" in block)
+    document = sql(block, streams=STREAMS).to_json()
+    assert [(each["type"], each["timed_out"]) for each in document["operators"]] == [("pattern", True)]
+    assert [each["stream"] for each in document["outputs"]] == ["bought", "left_behind"]
 
 
 def test_what_is_read_is_written_again() -> None:

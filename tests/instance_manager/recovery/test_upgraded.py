@@ -11,6 +11,7 @@ import pytest
 
 from cep.compile.aggregate.window_state import WindowState
 from cep.dataflow.layout import Layout
+from cep.dataflow.operators.aggregate import partial_name
 from cep.elements import MAX_TIME, Batch, State
 from cep.kernels.columns import columns_from_arrow, columns_to_arrow
 from cep.plan.physical import PhysicalPlan
@@ -29,9 +30,9 @@ FUNCTIONS: dict[str, Any] = {
 }
 
 
-def plan_with(names: Sequence[str], partials: str = "off") -> PhysicalPlan:
+def plan_with(names: Sequence[str], partials: str = "off", by: str = "key") -> PhysicalPlan:
     read = stream("s", t="timestamp[ms]", key=int, i=int, x=float, word=str, event_time="t", disorder="1s")
-    made = Query("q").source(read).aggregate("w", TIME("1s"), by="key", **{name: FUNCTIONS[name] for name in names})
+    made = Query("q").source(read).aggregate("w", TIME("1s"), by=by, **{name: FUNCTIONS[name] for name in names})
     options = {"parallelism": {"SQ1": 1, "SQ2": 1}, "pre_aggregation": partials, "recover": "on-commit"}
     return planned(made.output("out").options(**options).build())
 
@@ -77,3 +78,13 @@ def test_the_functions_that_stay_answer_as_if_others_had_never_been(kept: tuple[
     for state in (wanted, alone):
         state.add(rows(after, range(40 if state is wanted else 0, 60)))
     assert answers(wanted) == answers(alone)
+
+
+@pytest.mark.parametrize("after", [plan_with(["n", "total"]), plan_with(["n"], by="i")], ids=["a function more", "another key"])
+def test_an_operator_that_cannot_keep_its_state_finds_none_and_others_find_theirs(after: PhysicalPlan) -> None:
+    before = plan_with(["n"])
+    there = state_of(before, "whole")
+    there.add(rows(before, range(40)))
+    (part,) = (made() for made in there.snapshot())
+    piece = [State(name, "groups", 0, part) for name in ("w", partial_name("w"), "other", "")]
+    assert [state.operator for state in as_read_by(before, after, piece)] == ["other", ""]

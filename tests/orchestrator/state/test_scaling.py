@@ -18,12 +18,12 @@ from tests.orchestrator.state.test_cluster_state import IMS, manager
 from tests.orchestrator.state.test_recovery import WithoutDisk
 
 
-def query(recover: str = "on-commit", more_than: int | None = None) -> Query:
+def query(recover: str = "on-commit", more_than: int | None = None, by: str = "key") -> Query:
     """SQ1 reads, SQ2 counts by two columns, SQ3 counts those by one."""
     read = stream("clicks", t="timestamp[ms]", key=int, ip=int, event_time="t", disorder="1s")
     made = Query("per-ip").source(read)
     made = made if more_than is None else made.filter("f", col("key") > more_than)
-    made = made.aggregate("first", TIME("1s"), by=["key", "ip"], n=count())
+    made = made.aggregate("first", TIME("1s"), by=[by, "ip"], n=count())
     made = made.aggregate("second", TIME("10s"), by="ip", n=count()).output("out")
     options = {"recover": recover, "parallelism": {"SQ1": 1, "SQ2": 2, "SQ3": 1}, "pre_aggregation": "off"}
     return made.options(**options)
@@ -170,10 +170,10 @@ def test_the_next_leader_changes_it_where_the_last_one_has_committed() -> None:
     assert after.state.queries["per-ip"].reason == "it is upgraded"
 
 
-def upgrade(cluster: WithoutDisk, wanted: Query) -> None:
-    plan = upgraded(cluster.state.plans["per-ip"], wanted.build()).plan
+def upgrade(cluster: WithoutDisk, wanted: Query, fresh: bool = False) -> None:
+    plan = upgraded(cluster.state.plans["per-ip"], wanted.build(), fresh).plan
     assert plan is not None
-    cluster.do(UpgradeQuery(plan))
+    cluster.do(UpgradeQuery(plan, fresh))
 
 
 def test_it_goes_on_as_another_query_and_keeps_what_is_not_changed() -> None:
@@ -204,6 +204,24 @@ def test_the_next_leader_has_the_query_as_it_was_upgraded() -> None:
     after.obey(after.state.restore(before.nodes, after.now))
     assert after.state.queries["per-ip"].document == before.state.queries["per-ip"].document
     assert [each.name for each in after.state.plans["per-ip"].query.operators] == ["f", "first", "second"]
+
+
+@pytest.mark.parametrize("leaders", [1, 2])
+def test_what_begins_with_no_state_was_asked_for(leaders: int) -> None:
+    """By the one that changes it, too, which may be another leader than was asked."""
+    cluster = running()
+    upgrade(cluster, query(by="t"), fresh=True)
+    for _ in range(1, leaders):
+        after = WithoutDisk(term=2)
+        after.nodes, after.managers = dict(cluster.nodes), cluster.managers
+        after.obey(after.state.restore(cluster.nodes, after.now))
+        after.see()
+        after.all_say("running")
+        cluster = after
+    cluster.stores()
+    record = cluster.state.queries["per-ip"]
+    assert (record.state, record.reason) == ("recovering", "it is upgraded")
+    assert record.document["operators"][0]["by"] == ["t", "ip"]
 
 
 def test_no_upgrade_while_it_recovers() -> None:
