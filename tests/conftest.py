@@ -36,7 +36,7 @@ CALM: dict[str, Any] = {
 }
 
 #: The examples are the same every time, by each test's own text: a commit that passed passes again. New ones are sought by the other two.
-settings.register_profile("ci", max_examples=20, derandomize=True, database=None, **CALM)
+settings.register_profile("ci", max_examples=16, derandomize=True, database=None, **CALM)
 settings.register_profile("random", max_examples=40, **CALM)
 settings.register_profile("long", max_examples=5_000, **CALM)
 #: As in CI, but what is found is not shrunk, and the examples are the same every time.

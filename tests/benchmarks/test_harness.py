@@ -137,6 +137,7 @@ def test_without_re2_the_row_says_what_to_install(tmp_path: Path, monkeypatch: p
     assert outcome.problem == NO_RE2 and "libre2-dev" in outcome.problem
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_row_from_start_to_end(tmp_path: Path) -> None:
     """The fixed window over few records: real cluster, real C program where there is a compiler, equal answers, both reports."""

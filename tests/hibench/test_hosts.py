@@ -33,7 +33,7 @@ def url(folder):
         yield cluster.rest.url
 
 
-@pytest.mark.parametrize("name", ["fixed-window", "identity"])
+@pytest.mark.parametrize("name", [pytest.param("fixed-window", marks=pytest.mark.long), "identity"])
 def test_three_hosts_answer_as_one(url, folder, name):
     workload, made = WORKLOADS[name], folder / name
     made.mkdir()

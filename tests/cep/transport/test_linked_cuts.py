@@ -88,6 +88,7 @@ def check(made: Hosts, folder: Path, seconds: tuple[float, ...], curve: bool, cl
     assert found[0]["sent"] == found[1]["come"] > 1000 and found[1]["sent"] == found[0]["come"] > 1000
 
 
+@pytest.mark.long
 def test_cuts_of_members_with_keys(two_hosts: Hosts, tmp_path: Path) -> None:
     check(two_hosts, tmp_path, (1.0, 5.0), curve=True, client=False)
 

@@ -123,6 +123,7 @@ def test_spark_gives_the_expected_answers(engine, prepared, tmp_path, name):
     assert ("Repartition 2, true" in found.explanation) == (workload.name == "repartition")
 
 
+@pytest.mark.long
 def test_spark_is_fed_at_a_pace(engine, tmp_path):
     workload, dataset, pace = WORKLOADS["fixed-window"], replace(SMALL, events=300, disorder_ms=0), Pace(300, burst=5, reports=True)
     found, expected = run_at_rate_on_spark(OpenLoop(workload, dataset, RunTerms(250, 250, 0, SMALL.seed), pace), engine, tmp_path)

@@ -80,6 +80,7 @@ def test_an_instance_may_move_again_before_its_receiver_has_heard_of_the_first_m
 LONGER = [everything(), in_order(), families(), joins()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("query", LONGER, ids=lambda query: query.name)
 def test_longer_runs(query: Query) -> None:
     """So that instances are far apart when one of them moves."""
