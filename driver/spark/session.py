@@ -35,8 +35,8 @@ from driver.processes.java import java_home
 from driver.processes.run_folder import run_folder
 
 _LOG_LINES_SHOWN = 15
-#: For speed: no planning anew of every micro-batch, no statistics, state in the JVM's own memory.
 _STREAMING = "org.apache.spark.sql.execution.streaming"
+#: For speed: no planning anew of every micro-batch, no statistics, state in the JVM's own memory.
 FAST = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.metricsEnabled": "false",
