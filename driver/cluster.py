@@ -229,12 +229,11 @@ def running_html(status: Mapping[str, Any]) -> str:
     """`status`: as `Running.status` has it."""
     cause = status["cause"]
     state = f"query {status['name']}: {status['state']}" + ("" if cause is None else f": {cause['subquery']}: {cause['cause']}")
-    found = [(place, place.get("metrics") or {}) for place in status["placed"]]
-    lines = [
-        (f"{place['subquery']}/{place['instance']}", place["im"], figures.get("rows_in", ""), figures.get("rows_out", ""), waits or "")
-        for place, figures in found
-        for waits in (place.get("waits_for"),)
-    ]
+    lines = []
+    for place in status["placed"]:
+        figures = place.get("metrics") or {}
+        rows = figures.get("rows_in", ""), figures.get("rows_out", "")
+        lines.append((f"{place['subquery']}/{place['instance']}", place["im"], *rows, place.get("waits_for") or ""))
     return paragraph(state) + html_table(("instance", "on", "rows in", "rows out", "waits for"), lines)
 
 
