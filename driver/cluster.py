@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, Self, overload
 
 from cep.errors import CepError, ClusterError, NotFound, QueryFailed
@@ -13,6 +15,7 @@ from cep.model import streams as stream_documents
 from cep.model.growth import wider
 from cep.model.streams import Stream
 from cep.service.keys import KEY_S
+from driver.applications.change import Change
 from driver.builder.html import html_table, paragraph
 from driver.builder.query import Query
 from driver.engines import SparkRunning, check_engine, deploy
@@ -357,6 +360,26 @@ class Cluster:
 
     def queries(self) -> list[dict[str, Any]]:
         return list(self.rest.get("/queries"))
+
+    def apply(
+        self, file: str | Path, variables: Mapping[str, Any] | None = None, *, dry_run: bool = False, anew: bool = False
+    ) -> list[Change]:
+        """Makes the cluster have what the application in `file` declares (docs/applications.md): streams and queries that differ are
+        created, changed or removed; returns what changed, or with `dry_run` would. `variables`: in place of their values in the file.
+        `anew`: queries that cannot be upgraded may begin anew, without what they know.
+
+        Raises:
+            QueryError: the file is wrong: where, and why.
+            Conflict: something of it is refused, or would begin anew; nothing has changed.
+        """
+        applying = import_module("driver.applications.applying").Applying(self, Path(file), variables)
+        if dry_run:
+            return list(applying.changes)
+        return list(applying.run(anew))
+
+    def applications(self) -> list[dict[str, Any]]:
+        """The names of all applications, and of what belongs to each."""
+        return list(self.rest.get("/applications"))
 
     def declare(self, stream: Stream) -> None:
         """Declares a stream without a query, or gives it nullable columns more. Raises Conflict if it is declared otherwise."""

@@ -6,7 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt
 
-from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX, KEEP_S_MAX, KEEP_S_MIN, MANY_MAX, NAME_CHARS_MAX, checked_endpoint
+from cep.model.limits import (
+    APPLICATION_PARTS_MAX,
+    BUCKETS_MAX,
+    INSTANCES_MAX,
+    KEEP_S_MAX,
+    KEEP_S_MIN,
+    MANY_MAX,
+    NAME_CHARS_MAX,
+    checked_endpoint,
+)
 from cep.service.keys import KEY_S, KEY_S_MAX, KEY_S_MIN
 from orchestrator.rest.problems import Problem
 from orchestrator.state.life_cycle import LIFE_CYCLE
@@ -504,13 +513,30 @@ class MembersKey(Model):
     members: str = Field(description="In z85.")
 
 
+_Parts = Annotated[list[Name], Field(max_length=APPLICATION_PARTS_MAX)]
+
+
+class ApplicationParts(Model):
+    """What an application has, by name."""
+
+    streams: _Parts = Field(default_factory=list)
+    queries: _Parts = Field(default_factory=list)
+    connectors: _Parts = Field(default_factory=list)
+
+
+class ApplicationInfo(ApplicationParts):
+    """An application."""
+
+    name: str
+
+
 class AuditLine(Model):
     """A request that changed something, or was to: what the audit log says of it."""
 
     at: str = Field(description="When it was answered, UTC.")
     token: str = Field("", description="The name of its token; empty: the cluster has no tokens.")
     origin: str = Field("", alias="from", description="The address it came from.")
-    action: str = Field("", description="deploy, start, stop, delete, move, rebalance, declare, undeclare, discard, or keys.")
+    action: str = Field("", description="Such as deploy, start, stop, delete, move, declare or apply.")
     about: str = Field("", description="The query, stream or node.")
     asked: dict[str, str] = Field(default_factory=dict, description="Parameters.")
     status: int = 0

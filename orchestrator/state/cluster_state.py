@@ -41,6 +41,7 @@ from orchestrator.records import (
     SubscriptionRecord,
 )
 from orchestrator.state import evacuations, moves
+from orchestrator.state.applications import Applications
 from orchestrator.state.blame import Blame, Deaths
 from orchestrator.state.catalog import Catalog
 from orchestrator.state.checkpoints import Checkpoints
@@ -55,8 +56,10 @@ from orchestrator.state.events import (
     DiscardNode,
     EvacuateHost,
     Event,
+    ForgetApplication,
     ForgetQuery,
     HostsSeen,
+    KeepApplication,
     ManagerDied,
     ManagersSeen,
     ManifestFailed,
@@ -98,6 +101,7 @@ class ClusterState(ClusterModel):
         self.taking = Checkpoints(self, self._desired, term)
         self._deployments = Deployments(self, self._catalog, self._desired, self.taking)
         self.keys = ClusterKeys(self._desired)
+        self.applications = Applications(self._desired, self._is_there)
 
     def handle(self, event: Event, now: Now) -> list[ClusterCommand]:
         """What is to be written because of `event`, in order.
@@ -191,17 +195,17 @@ class ClusterState(ClusterModel):
                 return self.taking.manifest_failed(name, why)
             case Connected():
                 self.judge_from = now.steady + self.session_timeout_s
-            case OfferMembersKey(pair):
-                self.keys.offer(pair)
-            case RotateMembersKey(pair):
-                self.keys.rotate(pair)
-            case RegisterKey(key):
-                self.keys.register(key, now)
-            case RevokeKey(public):
-                self.keys.revoke(public)
+            case OfferMembersKey() | RotateMembersKey() | RegisterKey() | RevokeKey():
+                self.keys.take(event, now)
+            case KeepApplication() | ForgetApplication():
+                self.applications.take(event)
             case Tick():
                 return self._tick(now)
         return ()
+
+    def _is_there(self, kind: str, name: str) -> bool:
+        """Of what an application may have."""
+        return name in (self.queries if kind == "queries" else self.streams if kind == "streams" else ())
 
     def _tick(self, now: Now) -> list[str]:
         if self.keys.sweep_at is not None and self.keys.sweep_at <= now.steady:
@@ -283,6 +287,7 @@ class ClusterState(ClusterModel):
         self.judge_from = now.steady + self.session_timeout_s
         kinds = {"streams": self._restore_stream, "publishers": self._restore_publisher, "subscriptions": self._restore_subscription}
         kinds |= {"blames": self._restore_blame, "evacuations": partial(self._restore_evacuation, now)}
+        kinds["applications"] = lambda path, value: self.applications.restore(path, readable(value))
         kinds["keys"] = lambda path, value: self.keys.restore(path, readable(value), now)
         for kind, take in kinds.items():
             for path, value in below(nodes, kind):

@@ -75,6 +75,7 @@ DEPTHS = {
     "blames": 1,
     "evacuations": 1,
     "keys": 1,
+    "applications": 1,
 }
 """Kind of nodes -> how many names are in the paths of those that hold something."""
 

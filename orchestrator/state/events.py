@@ -11,7 +11,7 @@ from cep.model.streams import Stream
 from cep.plan.physical import PhysicalPlan
 from cep.service.keys import ClientKey
 from cep.transport.curve import KeyPair
-from orchestrator.records import InstanceManager, Process, PublisherRecord, Status, SubscriptionRecord
+from orchestrator.records import ApplicationRecord, InstanceManager, Process, PublisherRecord, Status, SubscriptionRecord
 from orchestrator.state.blame import Deaths
 
 # --- what happens ----------------------------------------------------------------------------------------------------
@@ -96,6 +96,20 @@ class UndeclareStream:
     """A declared stream is to be forgotten."""
 
     stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeepApplication:
+    """An application has these streams, queries and connectors."""
+
+    application: ApplicationRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetApplication:
+    """An application of which nothing is there is to be forgotten."""
+
+    application: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +246,8 @@ Event = (
     | UpgradeQuery
     | DeclareStream
     | UndeclareStream
+    | KeepApplication
+    | ForgetApplication
     | DiscardNode
     | OpenPublisher
     | ClosePublisher
