@@ -45,17 +45,21 @@ from orchestrator.state.blame import Blame, Deaths
 from orchestrator.state.catalog import Catalog
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.cluster_model import ClusterModel
+from orchestrator.state.connectors import DeclaredConnectors
 from orchestrator.state.deployments import Deployments
 from orchestrator.state.desired_nodes import DEPTHS, DesiredNodes, below, empty_folders, names_of, strays
 from orchestrator.state.events import (
     ClosePublisher,
     ClusterCommand,
     Connected,
+    DeclareConnector,
     DeclareStream,
     DiscardNode,
     EvacuateHost,
     Event,
+    ForgetConnector,
     ForgetQuery,
+    HoldConnectors,
     HostsSeen,
     ManagerDied,
     ManagersSeen,
@@ -98,6 +102,7 @@ class ClusterState(ClusterModel):
         self.taking = Checkpoints(self, self._desired, term)
         self._deployments = Deployments(self, self._catalog, self._desired, self.taking)
         self.keys = ClusterKeys(self._desired)
+        self.connectors = DeclaredConnectors(self._desired)
 
     def handle(self, event: Event, now: Now) -> list[ClusterCommand]:
         """What is to be written because of `event`, in order.
@@ -164,6 +169,8 @@ class ClusterState(ClusterModel):
                 return self._deployments.upgrade(plan, fresh)
             case DeclareStream(stream):
                 self._catalog.declare(stream)
+            case DeclareConnector() | ForgetConnector() | HoldConnectors():
+                self.connectors.handle(event)
             case DiscardNode(path):
                 self._discard(path)
             case UndeclareStream(stream_name):
@@ -191,10 +198,8 @@ class ClusterState(ClusterModel):
                 return self.taking.manifest_failed(name, why)
             case Connected():
                 self.judge_from = now.steady + self.session_timeout_s
-            case OfferMembersKey(pair):
-                self.keys.offer(pair)
-            case RotateMembersKey(pair):
-                self.keys.rotate(pair)
+            case OfferMembersKey(pair) | RotateMembersKey(pair):
+                (self.keys.offer if isinstance(event, OfferMembersKey) else self.keys.rotate)(pair)
             case RegisterKey(key):
                 self.keys.register(key, now)
             case RevokeKey(public):
@@ -284,6 +289,7 @@ class ClusterState(ClusterModel):
         kinds = {"streams": self._restore_stream, "publishers": self._restore_publisher, "subscriptions": self._restore_subscription}
         kinds |= {"blames": self._restore_blame, "evacuations": partial(self._restore_evacuation, now)}
         kinds["keys"] = lambda path, value: self.keys.restore(path, readable(value), now)
+        kinds["connectors"] = lambda path, value: self.connectors.restore(path, readable(value))
         for kind, take in kinds.items():
             for path, value in below(nodes, kind):
                 self._take_over(path, partial(take, path, value))
@@ -291,6 +297,8 @@ class ClusterState(ClusterModel):
             name = names_of(path)[0]
             if not self._take_over(path, partial(self._restore_query, name, value, nodes, now)):
                 self._deployments.set_aside(name, self.quarantine.nodes[path])
+        if (last := nodes.get(node("connectors"))) is not None:
+            self._take_over(node("connectors"), lambda: self.connectors.restore_epoch(readable(last)))
         for path in strays(nodes):
             self.quarantine.set_aside(path, "nothing of this cluster stands here")
         for path in empty_folders(nodes):

@@ -65,7 +65,7 @@ ONE_CLUSTERS = {
     "two": OneCluster(
         2,
         *(f"tests/cluster/test_{name}.py" for name in ("generated", "files", "quiet", "many", "cluster", "queries", "streams_that_grow")),
-        "tests/cluster/test_tokens.py",
+        *("tests/cluster/test_tokens.py", "tests/cluster/test_connectors.py", "tests/orchestrator/state/test_connectors.py"),
         *(f"tests/driver/test_{name}.py" for name in ("gateway", "flame", "cli", "changing", "sql_command")),
         *("tests/benchmarks/faults/test_fuzz.py", "tests/benchmarks/measured/test_published.py", "tests/hibench/test_bench.py"),
         "tests/hibench/workloads/test_workload.py",
