@@ -17,7 +17,7 @@ from rich.table import Column, Table
 
 from cep.errors import CepError, ClusterError, QueryError, counted
 from cep.model.limits import UNIT_HINT
-from driver import changing, door, hosts, log_lines, looking, sql_command
+from driver import changing, connecting, door, hosts, log_lines, looking, sql_command
 from driver.applications import commands
 from driver.cluster import Cluster, Running
 from driver.configuration import commands as config_commands
@@ -155,6 +155,7 @@ def _tell(name: str | None, as_json: bool, url: str, token: str | None, ca: str 
         info = cluster.info()
         wrong = [*troubles(info["supervisors"], time.time()), *map(_set_aside, info["quarantined"]), *filter(None, [info["no_room"]])]
         wrong += unbound(cluster.instance_managers())
+        wrong += filter(None, map(connecting.trouble, cluster.connectors()))
     if as_json:
         print(json.dumps(found, indent=2))
     elif found:
@@ -242,6 +243,7 @@ stream_commands.register(app)
 publishing.register(app)
 log_lines.register(app)
 hosts.register(app)
+connecting.register(app)
 door.register(app)
 sql_command.register(app)
 commands.register(app)

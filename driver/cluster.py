@@ -473,13 +473,15 @@ class Cluster:
         resumable: bool = False,
         resume: str | None = None,
         window_bytes: int = WINDOW_BYTES,
+        apart: bool = False,
     ) -> Subscription:
         """Answers of an output stream, whether its query is deployed already or will be: nothing that comes after is lost. Arguments as
         those of `Running.subscribe`.
 
         `window_bytes`: of what is held within the budget, how much each producing instance sends before it is taken; the rest waits there.
+        `apart`: it is read by `Subscription.next_named`.
         """
-        options = SubscriptionOptions(on_slow, keep_s, event_time, budget_bytes, resumable or resume is not None, window_bytes)
+        options = SubscriptionOptions(on_slow, keep_s, event_time, budget_bytes, resumable or resume is not None, window_bytes, apart)
         if resume is not None:
             token = resumed(resume, stream, None, options)
             return Subscription(self.rest, self.data_plane(), stream, options, resume=token).attach(token.query)
@@ -492,6 +494,19 @@ class Cluster:
     def subscribe_all(self, streams: Sequence[str], **options: Any) -> Subscriptions:
         """Answers of many output streams of queries that are deployed, in one place; options as those of `subscribe`."""
         return Subscriptions(self.rest, self.data_plane(), streams, SubscriptionOptions(**options)).attach()
+
+    def connect(self, connector: Mapping[str, Any]) -> dict[str, Any]:
+        """Declares a connector, as its document says, in place of one of its name; it runs from then on (docs/connectors.md). `connectors`
+        tells how it does. Raises QueryError: it makes no sense; says where."""
+        return dict(self.rest.put(path("connectors", str(connector.get("name"))), dict(connector)))
+
+    def connectors(self) -> list[dict[str, Any]]:
+        """All connectors: what each is at, how many rows it has brought or taken, and what is wrong with it."""
+        return list(self.rest.get("/connectors"))
+
+    def disconnect(self, connector: str) -> None:
+        """Stops a connector for good. Raises NotFound."""
+        self.rest.delete(path("connectors", connector))
 
     def explain(self, query: Query | Mapping[str, Any]) -> str:
         """The plan that a query would get now; nothing is deployed."""

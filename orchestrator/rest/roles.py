@@ -3,7 +3,8 @@
 Rules:
 1. What changes queries, streams or placement needs `deploy`; what shows a query's rows, dead letters among them, does so too.
 2. Rows go in with `publish` and come out with `subscribe` for that stream, whose name is in the path, in the body, or found out (`OWN`).
-3. What concerns the cluster as a whole, its keys and the record of requests, needs `admin`. All else that is only looked at, `read`.
+3. What concerns the cluster as a whole, its keys and the record of requests, needs `admin`; so do connectors, which reach what their
+   process does. All else that is only looked at, `read`.
 4. The description of REST needs a token, and no role; `/cluster` tells one without `read` where sockets are. `/health` needs nothing, and
    says little without a token.
 """
@@ -121,6 +122,13 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("POST", "/publishers"): Need(("publish",), BODY),
     ("GET", "/publishers"): Need(("publish",), OWN),
     ("POST", "/publishers:close"): Need(("publish",), BODY),
+    ("GET", "/connectors"): _read(),
+    ("GET", "/connectors:kinds"): _read(),
+    ("GET", "/connectors/{name}"): _read(),
+    ("GET", "/connectors/{name}/dead-letters"): _deploy(),
+    ("PUT", "/connectors/{name}"): _admin("connect"),
+    ("DELETE", "/connectors/{name}"): _admin("disconnect"),
+    ("POST", "/connectors:work"): _admin(),
     ("DELETE", "/cluster/quarantined"): _admin("discard"),
     ("GET", "/cluster"): Need(),
     ("GET", "/instance-managers"): _read(),

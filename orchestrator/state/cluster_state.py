@@ -46,18 +46,22 @@ from orchestrator.state.blame import Blame, Deaths
 from orchestrator.state.catalog import Catalog
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.cluster_model import ClusterModel
+from orchestrator.state.connectors import DeclaredConnectors
 from orchestrator.state.deployments import Deployments
 from orchestrator.state.desired_nodes import DEPTHS, DesiredNodes, below, empty_folders, names_of, strays
 from orchestrator.state.events import (
     ClosePublisher,
     ClusterCommand,
     Connected,
+    DeclareConnector,
     DeclareStream,
     DiscardNode,
     EvacuateHost,
     Event,
     ForgetApplication,
+    ForgetConnector,
     ForgetQuery,
+    HoldConnectors,
     HostsSeen,
     KeepApplication,
     ManagerDied,
@@ -102,6 +106,7 @@ class ClusterState(ClusterModel):
         self._deployments = Deployments(self, self._catalog, self._desired, self.taking)
         self.keys = ClusterKeys(self._desired)
         self.applications = Applications(self._desired, self._is_there)
+        self.connectors = DeclaredConnectors(self._desired)
 
     def handle(self, event: Event, now: Now) -> list[ClusterCommand]:
         """What is to be written because of `event`, in order.
@@ -168,6 +173,8 @@ class ClusterState(ClusterModel):
                 return self._deployments.upgrade(plan, fresh)
             case DeclareStream(stream):
                 self._catalog.declare(stream)
+            case DeclareConnector() | ForgetConnector() | HoldConnectors():
+                self.connectors.handle(event)
             case DiscardNode(path):
                 self._discard(path)
             case UndeclareStream(stream_name):
@@ -289,6 +296,7 @@ class ClusterState(ClusterModel):
         kinds |= {"blames": self._restore_blame, "evacuations": partial(self._restore_evacuation, now)}
         kinds["applications"] = lambda path, value: self.applications.restore(path, readable(value))
         kinds["keys"] = lambda path, value: self.keys.restore(path, readable(value), now)
+        kinds["connectors"] = lambda path, value: self.connectors.restore(path, readable(value))
         for kind, take in kinds.items():
             for path, value in below(nodes, kind):
                 self._take_over(path, partial(take, path, value))
@@ -296,6 +304,8 @@ class ClusterState(ClusterModel):
             name = names_of(path)[0]
             if not self._take_over(path, partial(self._restore_query, name, value, nodes, now)):
                 self._deployments.set_aside(name, self.quarantine.nodes[path])
+        if (last := nodes.get(node("connectors"))) is not None:
+            self._take_over(node("connectors"), lambda: self.connectors.restore_epoch(readable(last)))
         for path in strays(nodes):
             self.quarantine.set_aside(path, "nothing of this cluster stands here")
         for path in empty_folders(nodes):

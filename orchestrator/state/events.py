@@ -113,6 +113,30 @@ class ForgetApplication:
 
 
 @dataclass(frozen=True, slots=True)
+class DeclareConnector:
+    """A connector is to run, as its document says, which was checked."""
+
+    name: str
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetConnector:
+    """A connector is to run no more."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldConnectors:
+    """That process runs these from now on."""
+
+    names: tuple[str, ...]
+    place: str
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
 class DiscardNode:
     """A node that is set aside is to be removed; of a query, with all that belongs to it."""
 
@@ -248,6 +272,9 @@ Event = (
     | UndeclareStream
     | KeepApplication
     | ForgetApplication
+    | DeclareConnector
+    | ForgetConnector
+    | HoldConnectors
     | DiscardNode
     | OpenPublisher
     | ClosePublisher

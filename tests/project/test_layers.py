@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-PACKAGES = ("cep", "instance_manager", "orchestrator", "driver", "numa_cep", "hibench")
+PACKAGES = ("cep", "instance_manager", "orchestrator", "driver", "numa_cep", "hibench", "connectors")
 
 #: Layer -> the layers it may import. A layer is a package, or under `cep` a subpackage or a module.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -63,11 +63,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cep.world": {"cep.errors"},
     # the processes around it, which never import each other
     "instance_manager": {"cep"},
-    "orchestrator": {"cep", "driver.streaming_sql"},  # a text of SQL becomes a query where POST /queries takes it
+    # a text of SQL becomes a query where POST /queries takes it, and documents of connectors are checked where they are declared
+    "orchestrator": {"cep", "driver.streaming_sql", "connectors"},
     "driver": {"cep", "driver.builder", "driver.streaming_sql"},
     "driver.builder": {"cep"},
     "driver.streaming_sql": {"cep", "driver.builder"},  # makes what the builder makes, and knows of no cluster
-    "numa_cep": {"cep", "driver"},
+    "numa_cep": {"cep", "driver", "connectors"},
+    # what authors of connectors write against, and the connectors, know nothing of the engine
+    "connectors": set(),
+    "connectors.running": {"cep", "driver", "connectors"},
     "hibench": {"cep", "driver"},
 }
 
@@ -125,6 +129,11 @@ FEW: dict[str, dict[str, str]] = {
         "hibench/engines/clusters.py": "patience with reports",
         "hibench/numa/memory_probe.py": "measures",
         "hibench/runs/meter.py": "measures",
+        "connectors/running/figures.py": "since when a connector is at something",
+        "connectors/running/pauses.py": "pauses between failures",
+        "connectors/running/source_run.py": "how often it looks for new columns",
+        "connectors/running/sink_run.py": "how often it commits",
+        "connectors/conformance/source_suite.py": "patience with what is tested",
         "hibench/searching/open_loop.py": "sends at a fixed rate",
         "hibench/screen.py": "shows progress",
     },
@@ -147,6 +156,8 @@ FEW: dict[str, dict[str, str]] = {
         "hibench/numa/report.py": "handed on to the processes that measure",
         "instance_manager/__main__.py": "which pipeline compiles kernels, before any is declared",
         "orchestrator/rest_process.py": "the token, which no command line should show",
+        "connectors/running/__main__.py": "likewise",
+        "connectors/running/secrets.py": "secrets that documents refer to",
     },
 }
 

@@ -65,8 +65,8 @@ ONE_CLUSTERS = {
     "two": OneCluster(
         2,
         *(f"tests/cluster/test_{name}.py" for name in ("generated", "files", "quiet", "many", "cluster", "queries", "streams_that_grow")),
-        "tests/cluster/test_tokens.py",
-        *(f"tests/driver/{name}.py" for name in ("test_gateway", "test_flame", "test_cli", "test_changing", "test_sql_command")),
+        *("tests/cluster/test_tokens.py", "tests/cluster/test_connectors.py", "tests/orchestrator/state/test_connectors.py"),
+        *(f"tests/driver/test_{name}.py" for name in ("gateway", "flame", "cli", "changing", "sql_command")),
         "tests/driver/applications/test_commands.py",
         *("tests/benchmarks/faults/test_fuzz.py", "tests/benchmarks/measured/test_published.py", "tests/hibench/test_bench.py"),
         "tests/hibench/workloads/test_workload.py",
