@@ -495,10 +495,11 @@ class Cluster:
         """Answers of many output streams of queries that are deployed, in one place; options as those of `subscribe`."""
         return Subscriptions(self.rest, self.data_plane(), streams, SubscriptionOptions(**options)).attach()
 
-    def connect(self, connector: Mapping[str, Any]) -> dict[str, Any]:
+    def connect(self, connector: Mapping[str, Any], dry_run: bool = False) -> dict[str, Any]:
         """Declares a connector, as its document says, in place of one of its name; it runs from then on (docs/connectors.md). `connectors`
-        tells how it does. Raises QueryError: it makes no sense; says where."""
-        return dict(self.rest.put(path("connectors", str(connector.get("name"))), dict(connector)))
+        tells how it does. `dry_run`: nothing is declared. Raises QueryError: it makes no sense; says where."""
+        address = path("connectors", str(connector.get("name"))) + f"?dry_run={str(dry_run).lower()}"
+        return dict(self.rest.put(address, dict(connector)))
 
     def connectors(self) -> list[dict[str, Any]]:
         """All connectors: what each is at, how many rows it has brought or taken, and what is wrong with it."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from cep.errors import CepError, Conflict, NotFound, QueryError
@@ -20,6 +22,7 @@ from driver.applications.difference import (
     DeployedQuery,
     conflicts,
     differences,
+    is_source,
     leaving_order,
     with_readers,
 )
@@ -27,7 +30,10 @@ from driver.applications.reading import Variable, WrittenApplication, read_appli
 from driver.cluster import Cluster
 from driver.rest import path as address
 
-_KINDS: tuple[tuple[Kind, str], ...] = (("stream", "streams"), ("query", "queries"))
+_KINDS: tuple[tuple[Kind, str], ...] = (("stream", "streams"), ("query", "queries"), ("connector", "connectors"))
+LEAVE_TRIES, LEAVE_PAUSE_S = 60, 0.25
+"""How often it is looked whether the publisher of a connector that was stopped has gone, and how long between."""
+
 _OF_NO_DECLARATION = ("publishers", "read_by", "fed_by")
 
 
@@ -45,6 +51,9 @@ class Applying:
         self._found, known = self._look(written)
         self.application = declared(written, known)
         found = differences(self.application, self._found)
+        for change in found:
+            if change.kind == "connector" and change.action in ("create", "redeclare"):
+                self._connect(change, dry_run=True)
         self.changes = with_readers(list(map(self._decided, found)), self.application, self._found)
         self.refused = [
             *(f"{change.kind} {change.name!r}: {change.why}" for change in self.changes if change.action == "refused"),
@@ -74,25 +83,47 @@ class Applying:
         self.check(anew)
         own = {kind: list(getattr(self.application, kind)) for _, kind in _KINDS}
         self._keep({kind: [*names, *(each for each in self._record.get(kind, ()) if each not in names)] for kind, names in own.items()})
+        yield from self._removed("connector", is_source)  # nothing more comes in that has nowhere to go
         by_name = {change.name: change for change in self.changes if change.kind == "query"}
         leaving = [name for name, change in by_name.items() if change.action in LEAVING]
         for name in leaving_order(self._found.queries, leaving):
             self._cluster.query(name).delete()
             if by_name[name].action == "remove":
                 yield by_name[name]
+        yield from self._removed("connector", is_sink)
         for change in self.changes:
             if change.kind == "stream" and change.action in ("create", "extend"):
                 self._cluster.declare(self.application.streams[change.name])
                 yield change
+        yield from self._connected(is_sink)  # which misses nothing, if it is there before its query
         for change in by_name.values():
             if change.action != "remove" and change.action != "adopt":
                 self._make(change)
                 yield change
-        for change in self.changes:
-            if change.kind == "stream" and change.action == "remove":
-                self._cluster.undeclare(change.name)
-                yield change
+        yield from self._connected(is_source)  # whose rows nothing would read before its queries are there
+        yield from self._removed("stream", lambda _: True)
         self._keep(own)
+
+    def _removed(self, kind: Kind, which: Callable[[Mapping[str, Any]], bool]) -> Iterator[Change]:
+        """`which`: of connectors, by their documents."""
+        for change in self.changes:
+            if change.kind == kind and change.action == "remove" and which(self._found.connectors.get(change.name, {})):
+                (self._cluster.disconnect if kind == "connector" else partial(undeclare, self._cluster))(change.name)
+                yield change
+
+    def _connected(self, which: Callable[[Mapping[str, Any]], bool]) -> Iterator[Change]:
+        for change in self.changes:
+            is_new = change.kind == "connector" and change.action in ("create", "redeclare")
+            if is_new and which(self.application.connectors[change.name].document):
+                self._connect(change)
+                yield change
+
+    def _connect(self, change: Change, dry_run: bool = False) -> None:
+        connector = self.application.connectors[change.name]
+        try:
+            self._cluster.connect(connector.document, dry_run)
+        except QueryError as error:
+            raise connector.wrong(error) from None
 
     def _make(self, change: Change) -> None:
         """A query as it is to be."""
@@ -138,7 +169,8 @@ class Applying:
         }
         there = {each["name"]: _stream(each) for each in listed if each["fed_by"] is None}
         known = {each["name"]: _stream(each) for each in listed if each["fed_by"] not in ours}
-        return ClusterContents(there, deployed(self._cluster), owned, owners), known
+        connectors = {each["name"]: each["document"] for each in self._cluster.connectors()}
+        return ClusterContents(there, deployed(self._cluster), connectors, owned, owners), known
 
     def _keep(self, parts: Mapping[str, Sequence[str]]) -> None:
         self._cluster.rest.put(address("applications", self.name), parts)
@@ -148,13 +180,38 @@ def remove(cluster: Cluster, name: str) -> Iterator[tuple[Kind, str]]:
     """Deletes all that an application has, and the application; yields what is gone. Raises NotFound, or Conflict: a query that is not of
     it reads something of it."""
     record: dict[str, Any] = cluster.rest.get(address("applications", name))
+    connectors = {each["name"]: each["document"] for each in cluster.connectors() if each["name"] in record["connectors"]}
+    for connector in filter(lambda name: is_source(connectors[name]), connectors):
+        cluster.disconnect(connector)
+        yield "connector", connector
     for query in leaving_order(deployed(cluster), record["queries"]):
         cluster.query(query).delete()
         yield "query", query
+    for connector in filter(lambda name: is_sink(connectors[name]), connectors):
+        cluster.disconnect(connector)
+        yield "connector", connector
     for stream in {each["name"] for each in cluster.rest.get("/streams")}.intersection(record["streams"]):
-        cluster.undeclare(stream)
+        undeclare(cluster, stream)
         yield "stream", stream
     cluster.rest.delete(address("applications", name))
+
+
+def is_sink(document: Mapping[str, Any]) -> bool:
+    return not is_source(document)
+
+
+def undeclare(cluster: Cluster, stream: str) -> None:
+    """When the publishers have gone that connectors had, which takes a moment. Raises Conflict: a query reads it, or another publishes."""
+    for _ in range(LEAVE_TRIES):
+        try:
+            cluster.undeclare(stream)
+            return
+        except Conflict:
+            listed = cluster.rest.get(address("streams", stream))
+            if listed["read_by"] or not listed["publishers"]:
+                raise
+            Event().wait(LEAVE_PAUSE_S)
+    cluster.undeclare(stream)
 
 
 def deployed(cluster: Cluster) -> dict[str, DeployedQuery]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Action = Literal["create", "extend", "adopt", "change", "upgrade", "fresh", "replace", "restart", "remove", "refused"]
+Action = Literal["create", "extend", "adopt", "change", "redeclare", "upgrade", "fresh", "replace", "restart", "remove", "refused"]
 """`change`: a query is to become another one. The cluster says how: by an upgrade; by one in which operators begin with no state, `fresh`;
 or by being deleted and deployed again, `replace`."""
 
-Kind = Literal["stream", "query"]
+Kind = Literal["stream", "query", "connector"]
 
 
 @dataclass(frozen=True, slots=True)

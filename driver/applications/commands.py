@@ -24,6 +24,7 @@ _DONE = {
     "create": "created",
     "extend": "has more columns",
     "adopt": "was there, and belongs to it now",
+    "redeclare": "declared otherwise",
     "upgrade": "upgraded",
     "fresh": "upgraded, without some of what it knew",
     "replace": "begun anew",
@@ -34,6 +35,7 @@ _TO_DO = {
     "create": "to be created",
     "extend": "gets more columns",
     "adopt": "is there, and will belong to it",
+    "redeclare": "to be declared otherwise",
     "upgrade": "to be upgraded",
     "fresh": "to be upgraded, without some of what it knows",
     "replace": "to begin anew, without what it knows",
@@ -59,7 +61,7 @@ def apply(
     token: Token = None,
     ca: Authority = None,
 ) -> None:
-    """Makes the cluster have the streams and queries that a file declares: creates, changes and removes what differs."""
+    """Makes the cluster have the streams, queries and connectors that a file declares: creates, changes and removes what differs."""
     with Cluster(url, token, ca=ca) as cluster:
         applying = _applying(cluster, file, values)
         if dry_run:
@@ -94,10 +96,11 @@ def applications(
     token: Token = None,
     ca: Authority = None,
 ) -> None:
-    """Lists the applications, and the queries and streams of each."""
+    """Lists the applications, and the streams, queries and connectors of each."""
     with Cluster(url, token, ca=ca) as cluster:
         found = cluster.applications()
         states = {each["name"]: each["state"] for each in cluster.queries()}
+        at = {each["name"]: each["state"] for each in cluster.connectors()}
     if as_json:
         print(json.dumps(found, indent=2))
         return
@@ -107,6 +110,8 @@ def applications(
             out.print(f"  stream {name}")
         for name in each["queries"]:
             out.print(f"  query {name}: {states.get(name, 'is not there')}")
+        for name in each["connectors"]:
+            out.print(f"  connector {name}: {at.get(name, 'is not there')}")
     if not found:
         out.print("no applications")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -23,12 +23,25 @@ _FORMS = ("sql", "file", *_OF_DOCUMENTS)
 
 
 @dataclass(frozen=True)
+class DeclaredConnector:
+    """What `cep connect` takes, and where it stands."""
+
+    document: Mapping[str, Any]
+    part: ApplicationPart
+
+    def wrong(self, error: QueryError) -> QueryError:
+        """What the cluster says of the document, seen from the file: of a sink its options stand beside the stream's name."""
+        return self.part.wrong(QueryError(error.message, error.pointer.removeprefix("/to")))
+
+
+@dataclass(frozen=True)
 class Application:
     """`queries`: each behind those whose outputs it reads."""
 
     name: str
     streams: Mapping[str, Stream]
     queries: Mapping[str, Query]
+    connectors: Mapping[str, DeclaredConnector] = field(default_factory=dict)
 
 
 def declared(written: WrittenApplication, known: Mapping[str, Stream]) -> Application:
@@ -53,7 +66,7 @@ def declared(written: WrittenApplication, known: Mapping[str, Stream]) -> Applic
             del waiting[name]
         if errors.keys() == before:
             raise _cause(errors, waiting)
-    return Application(written.name, own, ordered)
+    return Application(written.name, own, ordered, _connectors(written))
 
 
 def _cause(errors: Mapping[str, QueryError], waiting: Mapping[str, ApplicationPart]) -> QueryError:
@@ -73,13 +86,31 @@ def _named_outputs(part: ApplicationPart) -> Iterator[str]:
             yield output["stream"]
 
 
+def _connectors(written: WrittenApplication) -> dict[str, DeclaredConnector]:
+    """Those of streams have their names."""
+    found = {
+        name: DeclaredConnector({"name": name, "stream": name, "from": part.document["from"]}, part)
+        for name, part in written.streams.items()
+        if "from" in part.document
+    }
+    for name, part in written.sinks.items():
+        if name in found:
+            raise part.wrong(QueryError(f"the connector of stream {name!r} has this name; give the sink another one"))
+        own = dict(part.document)
+        stream = own.pop("stream", None)
+        if not isinstance(stream, str):
+            raise part.wrong(QueryError(f"stream: expected the name of a stream, got {stream!r}", "/stream"))
+        found[name] = DeclaredConnector({"name": name, "stream": stream, "to": own}, part)
+    return found
+
+
 def outputs_of(query: Query) -> frozenset[str]:
     """The streams that it puts out."""
     return frozenset({output.stream for output in query.outputs} | ({query.late} if query.late is not None else set()))
 
 
 def _stream(name: str, part: ApplicationPart) -> Stream:
-    document = dict(part.document)
+    document = {key: each for key, each in part.document.items() if key != "from"}
     if isinstance(schema := document.get("schema"), dict):
         document["schema"] = [{"name": field, "type": type_} for field, type_ in schema.items()]
     if document.setdefault("name", name) != name:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from typing import Any
 
@@ -45,6 +45,7 @@ class ClusterContents:
 
     streams: Mapping[str, Stream]
     queries: Mapping[str, DeployedQuery]
+    connectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     owned: Collection[tuple[Kind, str]] = ()
     owners: Mapping[tuple[Kind, str], str] | None = None
 
@@ -56,12 +57,22 @@ def is_over(state: str) -> bool:
 
 def differences(application: Application, found: ClusterContents) -> list[Change]:
     """In the order in which they are shown: streams, queries as they can be deployed, and what goes."""
-    changes = [*_of_streams(application, found), *_of_queries(application, found)]
+    changes = [*_of_streams(application, found), *_of_queries(application, found), *_of_connectors(application, found)]
     wanted: set[tuple[Kind, str]] = {("stream", name) for name in application.streams} | {("query", name) for name in application.queries}
-    gone = [(kind, name) for kind, name in found.owned if (kind, name) not in wanted]
-    changes += [Change("query", name, "remove") for name in leaving_order(found.queries, [n for kind, n in gone if kind == "query"])]
-    changes += [Change("stream", name, "remove") for kind, name in gone if kind == "stream" and name in found.streams]
+    wanted |= {("connector", name) for name in application.connectors}
+    gone: dict[Kind, list[str]] = {"stream": [], "query": [], "connector": []}
+    for kind, name in found.owned:
+        if (kind, name) not in wanted:
+            gone[kind].append(name)
+    changes += [Change("query", name, "remove") for name in leaving_order(found.queries, gone["query"])]
+    changes += [Change("connector", name, "remove") for name in sorted(gone["connector"]) if name in found.connectors]
+    changes += [Change("stream", name, "remove") for name in sorted(gone["stream"]) if name in found.streams]
     return changes
+
+
+def is_source(document: Mapping[str, Any]) -> bool:
+    """Of a connector: it brings rows."""
+    return "from" in document
 
 
 def leaving_order(there: Mapping[str, DeployedQuery], leaving: Collection[str]) -> list[str]:
@@ -119,6 +130,19 @@ def _of_queries(application: Application, found: ClusterContents) -> Iterator[Ch
             yield Change("query", name, "adopt")
 
 
+def _of_connectors(application: Application, found: ClusterContents) -> Iterator[Change]:
+    for name, wanted in application.connectors.items():
+        there = found.connectors.get(name)
+        if owner := (found.owners or {}).get(("connector", name)):
+            yield Change("connector", name, "refused", why=f"it belongs to application {owner!r}")
+        elif there is None:
+            yield Change("connector", name, "create")
+        elif dict(there) != dict(wanted.document):
+            yield Change("connector", name, "redeclare", _lines(there, wanted.document))
+        elif ("connector", name) not in found.owned:
+            yield Change("connector", name, "adopt")
+
+
 def with_readers(changes: Sequence[Change], application: Application, found: ClusterContents) -> list[Change]:
     """A query that reads one that goes, or begins anew, begins anew, too; where it is not of this application, the change is refused."""
     by_name = {change.name: change for change in changes if change.kind == "query"}
@@ -135,12 +159,13 @@ def with_readers(changes: Sequence[Change], application: Application, found: Clu
 
 
 def _shown(by_name: Mapping[str, Change], changes: Sequence[Change], application: Application) -> list[Change]:
-    of_streams = [change for change in changes if change.kind == "stream"]
+    others = {kind: [change for change in changes if change.kind == kind] for kind in ("stream", "connector")}
     order = [*application.queries, *(name for name in by_name if name not in application.queries)]
     return [
-        *(change for change in of_streams if change.action != "remove"),
+        *(change for change in others["stream"] if change.action != "remove"),
         *(by_name[name] for name in order if name in by_name),
-        *(change for change in of_streams if change.action == "remove"),
+        *others["connector"],
+        *(change for change in others["stream"] if change.action == "remove"),
     ]
 
 

@@ -12,14 +12,14 @@ from cep.errors import QueryError, escaped, meant
 from cep.model.limits import check_name
 from cep.service.yaml_documents import load_yaml
 
-KEYS = ("application", "include", "variables", "streams", "queries")
+KEYS = ("application", "include", "variables", "streams", "queries", "sinks")
 _VARIABLE = re.compile(r"(\$?)\$\{([^{}]*)\}")
 Variable = str | int | float | bool
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationPart:
-    """A stream or a query as a file says it. `pointer` leads to it in the file."""
+    """A stream, a query or a sink as a file says it. `pointer` leads to it in the file."""
 
     file: Path
     pointer: str
@@ -45,6 +45,7 @@ class WrittenApplication:
     name: str
     streams: Mapping[str, ApplicationPart]
     queries: Mapping[str, ApplicationPart]
+    sinks: Mapping[str, ApplicationPart]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def read_application(path: Path, variables: Mapping[str, Variable] | None = None
     except QueryError as error:
         raise _wrong(path, error.message, error.pointer) from None
     values = _variables(files, variables or {})
-    return WrittenApplication(name, _parts(files, "streams", values), _parts(files, "queries", values))
+    return WrittenApplication(name, *(_parts(files, key, values) for key in ("streams", "queries", "sinks")))
 
 
 def _with_included(path: Path, within: tuple[Path, ...]) -> Iterator[_File]:

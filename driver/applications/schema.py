@@ -9,7 +9,13 @@ from cep.service.query_schema import query_components
 from driver.applications.reading import KEYS
 
 _STRING = {"type": "string"}
-_NAMED = "streams", "queries"
+_NAMED = "streams", "queries", "sinks"
+#: Their options are those of the connectors that the cluster has: `cep connectors --kinds`.
+_CONNECTOR: dict[str, Any] = {
+    "type": "object",
+    "properties": {"connector": _STRING, "format": {"type": ["string", "object"]}},
+    "required": ["connector"],
+}
 
 
 def application_schema() -> dict[str, Any]:
@@ -17,7 +23,8 @@ def application_schema() -> dict[str, Any]:
     components = json.loads(json.dumps(query_components()).replace("#/components/schemas/", "#/$defs/"))
     query = components["Query"]
     stream = query["properties"]["streams"]["items"]
-    parts = {"streams": _stream(stream), "queries": _query(query)}
+    sink = _CONNECTOR | {"properties": {"stream": _STRING, **_CONNECTOR["properties"]}, "required": ["stream", "connector"]}
+    parts = {"streams": _stream(stream), "queries": _query(query), "sinks": sink}
     properties: dict[str, Any] = {
         "application": _STRING | {"minLength": 1, "description": "Its name; a file that is included has none."},
         "include": {"type": "array", "items": _STRING, "description": "Files beside this one, with more of the same."},
@@ -42,7 +49,10 @@ def application_schema() -> dict[str, Any]:
 def _stream(stream: dict[str, Any]) -> dict[str, Any]:
     """With its name as its key, and columns also as a mapping."""
     columns = {"anyOf": [stream["properties"]["schema"], {"type": "object", "additionalProperties": _STRING}]}
-    return stream | {"properties": stream["properties"] | {"schema": columns}, "required": ["schema"]}
+    return stream | {
+        "properties": stream["properties"] | {"schema": columns, "from": _CONNECTOR | {"required": ["connector"]}},
+        "required": ["schema"],
+    }
 
 
 def _query(query: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ by what their instances say (`query_status.py`). What is written for one: `assig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -212,7 +212,8 @@ class ClusterState(ClusterModel):
 
     def _is_there(self, kind: str, name: str) -> bool:
         """Of what an application may have."""
-        return name in (self.queries if kind == "queries" else self.streams if kind == "streams" else ())
+        there: dict[str, Container[str]] = {"queries": self.queries, "streams": self.streams, "connectors": self.connectors.records}
+        return name in there[kind]
 
     def _tick(self, now: Now) -> list[str]:
         if self.keys.sweep_at is not None and self.keys.sweep_at <= now.steady:

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from driver import TIME, LocalCluster, Query, count, stream, sum_, window_start
 from driver.cli import app
+from tests.support.one_cluster import lives
 from tests.support.waiting import until
 
 FILES, ROWS, KEYS = 8, 1000, 7
@@ -59,7 +60,12 @@ def lines_in(folder: Path) -> int:
 
 def kill(cluster: LocalCluster, process: str) -> None:
     """The one that lives."""
-    os.kill(until(lambda: dict(cluster.processes()).get(process)), signal.SIGKILL)
+
+    def living() -> int | None:
+        pid = dict(cluster.processes()).get(process)
+        return pid if pid is not None and lives(pid) else None
+
+    os.kill(until(living), signal.SIGKILL)
 
 
 def state(cluster: LocalCluster, name: str) -> dict[str, Any]:

@@ -54,13 +54,16 @@ async def connector_letters(name: str, api: InjectedApi) -> Any:
 
 
 @router.put("/connectors/{name}", response_model=models.ConnectorInfo, openapi_extra=_BODY)
-async def declare_connector(name: str, request: Request, api: InjectedApi) -> Any:
-    """Declares a connector, which runs from then on. The same again changes nothing; another document under the name takes its place."""
+async def declare_connector(name: str, request: Request, api: InjectedApi, dry_run: bool = False) -> Any:
+    """Declares a connector, which runs from then on. The same again changes nothing; another document under the name takes its place.
+    With `dry_run` nothing is declared, and what is wrong is refused all the same."""
     found = await document(request)
     if isinstance(found, dict) and found.setdefault("name", name) != name:
         raise QueryError(f"the name is {found['name']!r} in the document and {name!r} in the address", "/name")
     check_name("a connector", name, "/name")
     _check_folders(_checked(found), api.config.data)
+    if dry_run:
+        return _info(api, ConnectorRecord(name, found))
     await api.do(DeclareConnector(name, found))
     return _info(api, await api.ask(lambda state: state.connectors.get(name)))
 

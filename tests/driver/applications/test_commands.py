@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
@@ -16,12 +17,21 @@ from typer.testing import CliRunner
 from cep.errors import Conflict, QueryError
 from cep.service.yaml_documents import load_yaml
 from driver import LocalCluster, Query, col
+from driver.applications.applying import remove
 from driver.applications.schema import application_schema
 from driver.cli import app
 from tests.support.paths import ROOT
+from tests.support.waiting import until
 
 PAGE = (ROOT / "docs/applications.md").read_text()
 FILES = {name: text for name, text in re.findall(r"`(\w+\.yaml)`[^`]*?:\n\n```yaml\n(.*?)```", PAGE, re.DOTALL)}
+
+
+@pytest.fixture(autouse=True)
+def no_applications(cluster: LocalCluster) -> Iterator[None]:
+    yield
+    for each in cluster.applications():
+        list(remove(cluster, each["name"]))
 
 
 @pytest.fixture
@@ -96,6 +106,51 @@ def test_what_others_have_and_read(cluster: LocalCluster, shop: Path) -> None:
     with pytest.raises(Conflict, match="query 'per-ip': query 'reader', which is not of it, reads it"):
         cluster.apply(shop)
     assert len(cluster.queries()) == 4
+
+
+def test_with_connectors(cluster: LocalCluster, shop: Path) -> None:
+    """Applied, at work, changed while it runs, refused, removed."""
+    folder, orders = shop.parent, shop.with_name("orders.yaml")
+    (folder / "orders").mkdir()
+    variables = {"folder": str(folder)}
+    assert [(each.kind, each.name, each.action) for each in cluster.apply(orders, variables)] == [
+        ("stream", "orders", "create"),
+        ("connector", "totals", "create"),
+        ("query", "per-second", "create"),
+        ("connector", "orders", "create"),
+    ]
+
+    def put(file: str, seconds: range) -> None:
+        lines = [json.dumps({"id": i, "at": i * 100, "price": 0.5}) for second in seconds for i in range(second * 10, second * 10 + 10)]
+        (folder / f".{file}").write_text("\n".join(lines))
+        (folder / f".{file}").rename(folder / "orders" / file)
+
+    def answers() -> list[list[float]]:
+        lines = (line for file in sorted((folder / "totals").glob("totals-*")) for line in file.read_text().splitlines())
+        return [[*json.loads(line).values()] if line[0] == "{" else [*map(float, line.split(","))] for line in lines]
+
+    put("1.jsonl", range(10))
+    until(lambda: answers() == [[10, 5]] * 8)  # a second is no longer open when a row has come that is one later
+    assert cluster.apply(orders, variables) == []
+    text = orders.read_text()
+    orders.write_text(text.replace("format: csv", "format: json"))
+    assert [(each.name, each.action) for each in cluster.apply(orders, variables)] == [("totals", "redeclare")]
+    put("2.jsonl", range(10, 20))
+    until(lambda: answers() == [[10, 5]] * 18)
+    orders.write_text(text.replace("roll_s: 1", "rolls_s: 1"))
+    with pytest.raises(QueryError, match=r"orders\.yaml: no option 'rolls_s'") as error:
+        cluster.apply(orders, variables)
+    assert error.value.pointer == "/sinks/totals/rolls_s"
+    orders.write_text(text.partition("sinks:")[0])
+    assert [(each.kind, each.name, each.action) for each in cluster.apply(orders, variables)] == [("connector", "totals", "remove")]
+    found = CliRunner().invoke(app, ["delete", "--url", cluster.rest.url, "-f", str(orders)])
+    assert found.output.splitlines() == [
+        "connector orders: deleted",
+        "query per-second: deleted",
+        "stream orders: deleted",
+        "orders: deleted",
+    ]
+    assert not cluster.connectors() and not cluster.applications()
 
 
 def test_the_schema() -> None:

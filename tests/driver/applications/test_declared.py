@@ -52,8 +52,23 @@ def test_streams_that_the_cluster_has(tmp_path: Path) -> None:
     assert of(tmp_path, f"queries: {{q: {FILTER % ('numbers', 'out')}}}", stream("numbers", n="int64")).queries.keys() == {"q"}
 
 
+def test_connectors_have_their_streams_names_or_their_own(tmp_path: Path) -> None:
+    text = (
+        "streams: {s: {schema: {n: int64}, from: {connector: files, path: /in}}}\nsinks: {out: {stream: o, connector: files, path: /out}}"
+    )
+    found = of(tmp_path, text).connectors
+    assert {name: each.document for name, each in found.items()} == {
+        "s": {"name": "s", "stream": "s", "from": {"connector": "files", "path": "/in"}},
+        "out": {"name": "out", "stream": "o", "to": {"connector": "files", "path": "/out"}},
+    }
+    assert found["out"].wrong(QueryError("no", "/to/path")).pointer == "/sinks/out/path"
+    assert found["s"].wrong(QueryError("no", "/from/path")).pointer == "/streams/s/from/path"
+
+
 OF_N = "streams: {s: {schema: {n: int64}}, o: {schema: {n: int64}}}\n"
 WRONG = {
+    "a sink of no stream": ("sinks: {out: {connector: files}}", "stream: expected the name of a stream, got None", "/sinks/out/stream"),
+    "two connectors": ("streams: {s: {schema: {n: int64}, from: {}}}\nsinks: {s: {stream: o}}", "give the sink another one", "/sinks/s"),
     "two forms": ("queries: {q: {sql: x, file: y}}", "expected one of sql, file and a document's keys, got sql and file", "/queries/q"),
     "no form": ("queries: {q: {}}", "got none", "/queries/q"),
     "unknown key": ("queries: {q: {sqll: x}}", "unknown key 'sqll' (did you mean 'sql'?)", "/queries/q/sqll"),

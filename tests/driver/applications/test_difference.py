@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +17,9 @@ from cep.model.streams import Stream
 from driver import Query as Builder
 from driver import col, stream
 from driver.applications.change import Change
-from driver.applications.declared import Application
+from driver.applications.declared import Application, DeclaredConnector
 from driver.applications.difference import ClusterContents, DeployedQuery, conflicts, differences, leaving_order, with_readers
+from driver.applications.reading import ApplicationPart
 
 NUMBERS = stream("numbers", n="int64")
 WIDER = stream("numbers", n="int64", more="string?")
@@ -36,7 +39,7 @@ def there(
     """Queries of which one that reads `x.out` reads query x."""
     deployed = {each.name: DeployedQuery(each, state, "why" * (state == "failed"), _read_by(each)) for each in queries}
     mine = [("stream", each.name) for each in streams] + [("query", each.name) for each in queries]
-    return ClusterContents({each.name: each for each in streams}, deployed, mine if owned else [], owners)
+    return ClusterContents({each.name: each for each in streams}, deployed, {}, mine if owned else [], owners)
 
 
 def _read_by(query: Query) -> frozenset[str]:
@@ -66,6 +69,27 @@ CASES = {
     ),
     "declared no more": (application(streams=[]), there(Q, R), ["remove query r", "remove query q", "remove stream numbers"]),
 }
+
+
+IN, OUT = {"name": "in", "stream": "numbers", "from": {}}, {"name": "out", "stream": "q.out", "to": {}}
+
+
+def connected(*documents: dict[str, Any], owned: bool = True, owners=None) -> tuple[Application, ClusterContents]:
+    """One that declares both connectors, and these are there."""
+    wanted = {name: DeclaredConnector(each, ApplicationPart(Path(), "", each)) for name, each in (("in", IN), ("out", OUT))}
+    found = replace(there(owners=owners), connectors={each["name"]: each for each in documents})
+    mine = [("connector", each["name"]) for each in documents] if owned else []
+    return replace(application(), connectors=wanted), replace(found, owned=[*found.owned, *mine])
+
+
+def test_connectors() -> None:
+    assert told(differences(*connected())) == ["create connector in", "create connector out"]
+    assert told(differences(*connected(IN, OUT))) == []
+    assert told(differences(*connected(IN, OUT, owned=False))) == ["adopt connector in", "adopt connector out"]
+    assert told(differences(*connected(IN, OUT | {"to": {"path": "/"}}))) == ["redeclare connector out"]
+    assert told(differences(*connected(OUT, owners={("connector", "in"): "b"}))) == ["refused connector in: it belongs to application 'b'"]
+    other = {"name": "other", "stream": "s", "to": {}}
+    assert told(differences(*connected(IN, OUT, other))) == ["remove connector other"]
 
 
 @pytest.mark.parametrize("wanted, found, changes", CASES.values(), ids=CASES)

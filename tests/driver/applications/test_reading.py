@@ -36,7 +36,7 @@ WRONG = {
     "no name": ("streams: {}", "an application needs a name, such as `application: shop`; got None", "/application"),
     "a bad name": ("application: a/b", "is part of an address", "/application"),
     "unknown key": ("application: a\nstream: {}", "unknown key 'stream' (did you mean 'streams'?)", "/stream"),
-    "no mapping": ("[1]", "expected a mapping with application, include, variables, streams, queries; got list", ""),
+    "no mapping": ("[1]", "expected a mapping with application, include, variables, streams, queries, sinks; got list", ""),
     "no YAML": ("a: [", "cannot be read: ", ""),
     "no part": ("application: a\nqueries: {q: 3}", "expected a mapping, got 3", "/queries/q"),
     "no list": ("application: a\ninclude: b.yaml", "include: expected a list of files, got 'b.yaml'", "/include"),
