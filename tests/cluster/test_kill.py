@@ -19,17 +19,18 @@ import psutil
 import pytest
 
 from driver import ClusterError, LocalCluster, Publisher, QueryFailed, QueryStopped, Running, Subscription
+from tests.support.one_cluster import ONE_CLUSTERS
 from tests.support.paths import ROOT
 from tests.support.visits import answers, answers_of, copies, expected, rows, windows
 from tests.support.waiting import HANG_S, until
 
-SESSION_S = 3.0  # until a silent instance manager counts as dead
-
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=2, session_timeout_s=SESSION_S, grace_s=SESSION_S) as started:
-        yield started
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """The shared one, in which nothing is as it was in the end."""
+    shared = ONE_CLUSTERS["impatient"]
+    yield shared.get(tmp_path_factory.getbasetemp())
+    shared.end()
 
 
 class Flow(threading.Thread):
