@@ -262,7 +262,7 @@ def test_the_supervisor_is_killed(cluster: LocalCluster) -> None:
 
 def test_cep_up_ends_with_its_supervisor(temporary: Path) -> None:
     command = [sys.executable, "-c", "from driver.cli import main; main()", "up", "--port", "0", "--instances", "1"]
-    environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(ROOT), "NUMBA_DISABLE_JIT": "1"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         until(lambda: "Ctrl-C" in process.stdout.readline())
@@ -303,7 +303,7 @@ def temporary() -> Iterator[Path]:
 @contextmanager
 def parent(temporary: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-c", PARENT, str(ROOT)]
-    environment = os.environ | {"TMPDIR": str(temporary)}
+    environment = os.environ | {"TMPDIR": str(temporary), "NUMBA_DISABLE_JIT": "1"}
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=environment, **streams) as process:
         try:

@@ -8,11 +8,13 @@ A test that kills others, needs other settings, or looks at the figures of a who
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import psutil
+import pytest
 
 from cep.errors import Conflict, NotFound
 from driver import LocalCluster
@@ -83,6 +85,14 @@ ONE_CLUSTERS = {
 def one_cluster_of(test: str) -> OneCluster | None:
     """The one that the file of `test` shares."""
     return next((each for each in ONE_CLUSTERS.values() if test.startswith(each.files)), None)
+
+
+@contextlib.contextmanager
+def uncompiled() -> Iterator[None]:
+    """Processes that are started inside run kernels as their source: for few rows that takes less time than to load Numba."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NUMBA_DISABLE_JIT", "1")
+        yield
 
 
 def lives(pid: int) -> bool:
