@@ -32,8 +32,7 @@ PATIENCE_S = 2.0
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """The last test takes it down."""
-    with uncompiled():
-        started = LocalCluster(instances=2, numa=False, session_timeout_s=3.0, patience_s=PATIENCE_S)
+    started = uncompiled(2, numa=False, session_timeout_s=3.0, patience_s=PATIENCE_S)
     try:
         yield started
     finally:

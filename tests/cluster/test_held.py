@@ -32,7 +32,7 @@ def poisoned(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with uncompiled(), LocalCluster(instances=1, functions=[poisoned], hold_s=HOLD_S) as started:
+    with uncompiled(1, functions=[poisoned], hold_s=HOLD_S) as started:
         yield started
 
 

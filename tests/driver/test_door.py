@@ -50,7 +50,7 @@ def tokens(folder: Path) -> dict[str, str]:
 def cluster(folder: Path, tokens: dict[str, str]) -> Iterator[LocalCluster]:
     cep("keys", "--keys", str(folder / "keys"), "--name", "cep.example")
     file, keys = str(folder / "tokens"), str(folder / "keys")
-    with uncompiled(), LocalCluster(instances=1, tokens=file, keys=keys, zookeeper_tls=True, numa=False) as running:
+    with uncompiled(1, tokens=file, keys=keys, zookeeper_tls=True, numa=False) as running:
         running.deploy(QUERY_EXAMPLE)
         yield running
 

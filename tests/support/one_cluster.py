@@ -8,7 +8,6 @@ A test that kills others, needs other settings, or looks at the figures of a who
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -87,12 +86,12 @@ def one_cluster_of(test: str) -> OneCluster | None:
     return next((each for each in ONE_CLUSTERS.values() if test.startswith(each.files)), None)
 
 
-@contextlib.contextmanager
-def uncompiled() -> Iterator[None]:
-    """Processes that are started inside run kernels as their source: for few rows that takes less time than to load Numba."""
+def uncompiled(instances: int, **settings: Any) -> LocalCluster:
+    """A cluster whose processes run kernels as their source: for few rows that takes less time than to load Numba. In this process, which
+    may load it, the variable does not stay."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NUMBA_DISABLE_JIT", "1")
-        yield
+        return LocalCluster(instances, **settings)
 
 
 def lives(pid: int) -> bool:
