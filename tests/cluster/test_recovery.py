@@ -129,7 +129,8 @@ def rings_of(cluster: LocalCluster) -> Path:
     return Path("/dev/shm", home.name, "sent")
 
 
-@pytest.mark.parametrize("with_it", [False, True], ids=["alone", "with an instance manager"])
+# A program that is killed alone is in test_cold_start.py too.
+@pytest.mark.parametrize("with_it", [pytest.param(False, marks=pytest.mark.long), True], ids=["alone", "with an instance manager"])
 def test_what_a_killed_program_has_published_counts_and_it_goes_on_from_there(cluster: LocalCluster, with_it: bool) -> None:
     name, more = f"killed-program-{with_it:d}", 5000
     made = Query(name).source(stream(f"{name}.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s"))
