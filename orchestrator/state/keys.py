@@ -9,6 +9,7 @@ from cep.service.keys import ClientKey, members_node, pair_from_json, pair_to_js
 from cep.transport.curve import KeyPair
 from orchestrator.records import Now
 from orchestrator.state.desired_nodes import DesiredNodes
+from orchestrator.state.events import OfferMembersKey, RegisterKey, RevokeKey, RotateMembersKey
 
 NO_KEYS = "the data plane of this cluster has no keys, for it was started without; `cep keys` makes some, and --keys DIR gives them"
 
@@ -28,6 +29,18 @@ class ClusterKeys:
         self.clients: dict[str, ClientKey] = {}  # by public key
         self.sweep_at: float | None = None  # steady time; None: there is nothing to sweep
         self._desired = desired
+
+    def take(self, event: OfferMembersKey | RotateMembersKey | RegisterKey | RevokeKey, now: Now) -> None:
+        """Raises Conflict, NotFound."""
+        match event:
+            case OfferMembersKey(pair):
+                self.offer(pair)
+            case RotateMembersKey(pair):
+                self.rotate(pair)
+            case RegisterKey(key):
+                self.register(key, now)
+            case RevokeKey(public):
+                self.revoke(public)
 
     def offer(self, pair: KeyPair) -> None:
         """The members' pair, where there is none yet."""

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-PACKAGES = ("cep", "instance_manager", "orchestrator", "driver", "numa_cep", "hibench")
+PACKAGES = ("cep", "instance_manager", "orchestrator", "driver", "console", "numa_cep", "hibench")
 
 #: Layer -> the layers it may import. A layer is a package, or under `cep` a subpackage or a module.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -64,7 +64,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     # the processes around it, which never import each other
     "instance_manager": {"cep"},
     "orchestrator": {"cep", "driver.streaming_sql"},  # a text of SQL becomes a query where POST /queries takes it
-    "driver": {"cep", "driver.builder", "driver.streaming_sql"},
+    "driver": {"cep", "driver.builder", "driver.rest", "driver.streaming_sql", "driver.top"},
+    "driver.rest": {"cep", "driver"},
+    "driver.top": {"cep"},
+    "console": {"cep.config", "cep.errors", "cep.service", "driver.rest", "driver.top"},  # REST is all that it knows of a cluster
     "driver.builder": {"cep"},
     "driver.streaming_sql": {"cep", "driver.builder"},  # makes what the builder makes, and knows of no cluster
     "numa_cep": {"cep", "driver"},
@@ -90,7 +93,7 @@ FEW: dict[str, dict[str, str]] = {
         "cep/kernels/machine/user_code.py": "compiles users' functions, which are no kernels",
     },
     "subprocess": {
-        "driver/flame.py": "runs the profiler",
+        "cep/service/flame.py": "runs the profiler",
         "driver/processes/java.py": "asks a java for its version",
         "driver/local.py": "starts the supervisor",
         "driver/processes/process.py": "starts what must not outlive it",
@@ -111,6 +114,7 @@ FEW: dict[str, dict[str, str]] = {
         "driver/processes/children.py": "pauses between the deaths of a process",
         "driver/cli.py": "how long ago a process has died",
         "driver/hosts.py": "how long ago a host has joined",
+        "console/watch.py": "asks each second, and not when no page looks",
         "driver/processes/joining.py": "time limits",
         "driver/processes/events.py": "waits until a time",
         "driver/gateway.py": "gives up what is not asked for",
@@ -147,6 +151,7 @@ FEW: dict[str, dict[str, str]] = {
         "hibench/numa/report.py": "handed on to the processes that measure",
         "instance_manager/__main__.py": "which pipeline compiles kernels, before any is declared",
         "orchestrator/rest_process.py": "the token, which no command line should show",
+        "console/__main__.py": "likewise",
     },
 }
 
@@ -299,7 +304,7 @@ def test_what_runs_no_kernel_starts_without_numba(module: str) -> None:
 PARTS = 24
 ALONE = """
 import json, os, sys, threading
-import fastapi, httpx, jinja2, kazoo.client, matplotlib.figure, numba.extending, pandas, psutil  # not ours
+import fastapi, httpx, jinja2, kazoo.client, matplotlib.figure, nicegui, numba.extending, pandas, psutil  # not ours
 import pyarrow.compute, pyspark.sql, rich.table, sqlglot, typer, uvicorn, yaml, zmq
 for module in json.loads(sys.argv[1]):
     child = os.fork()
