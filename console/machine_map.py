@@ -1,8 +1,8 @@
 """The machines as a picture: hosts, NUMA nodes and cores, instance managers there, instances in them, and edges between those. Pure.
 
-A square or line stands for an instance, the fuller the more of its core it uses. Where there are few, each has a line with its name.
-Beneath them is what goes from one instance manager to another, all edges together, as wide as the logarithm of its bytes; red where one is
-blocked.
+A line or square stands for an instance, the fuller or darker the more of its core it uses. Where there are few, each has a line with its
+name. Beneath them is what goes from one instance manager to another, all edges together, as wide as the logarithm of its bytes; red where
+one is blocked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from driver.top import InstanceManagerRow, InstanceRow
 
 WIDTH = 1000.0
 GAP, HEAD, LINE, SQUARE = 14.0, 40.0, 17.0, 11.0
-LINES_MAX, LINES_OF_MANY, SQUARES_MAX, LINES_TOLD = 12, 6, 240, 12
+LINES_MAX, LINES_OF_MANY, SQUARES_MAX, LINES_TOLD = 12, 6, 120, 12
 BAND = 42.0
 """Room beneath a row of boxes."""
 BESIDE_MAX = 4
@@ -62,7 +62,7 @@ def _groups(sight: Sight) -> Iterator[tuple[str, list[PlacedManager]]]:
     groups: dict[tuple[str, int], list[PlacedManager]] = {}
     for manager in sorted(sight.rates.managers, key=lambda each: (each.core is None, each.core, each.im)):
         host = hosts.get(manager.im, "")
-        rows = tuple(sorted(inside.get(manager.im, ()), key=lambda row: (-round(row.cpu, 2), row.query, row.subquery, row.instance)))
+        rows = tuple(sorted(inside.get(manager.im, ()), key=lambda row: (row.query, row.subquery, row.instance)))
         groups.setdefault((host, -1 if manager.node is None else manager.node), []).append(PlacedManager(manager, host, rows))
     for (host, node), placed in sorted(groups.items()):
         yield _title(sight, host, node), placed
@@ -118,9 +118,10 @@ def _manager(placed: PlacedManager, x: float, y: float, width: float, height: fl
     yield box(x + 8, y + 23, width - 16, 4, "track", round_=2)
     yield box(x + 8, y + 23, (width - 16) * min(1.0, manager.cpu), 4, f"load {_grade(manager.cpu)}", round_=2)
     lines = _lines(placed)
-    for i, row in enumerate(placed.instances[:lines]):
+    named = set(placed.instances if lines == len(placed.instances) else sorted(placed.instances, key=lambda row: -row.cpu)[:lines])
+    for i, row in enumerate(row for row in placed.instances if row in named):
         yield _line(row, x + 8, y + HEAD + i * LINE, width - 16)
-    yield from _squares(placed.instances[lines:], x + 8, y + HEAD + lines * LINE + 8, width)
+    yield from _squares([row for row in placed.instances if row not in named], x + 8, y + HEAD + lines * LINE + 8, width)
 
 
 def _line(row: InstanceRow, x: float, y: float, width: float) -> SvgShape:
@@ -140,14 +141,14 @@ def _squares(rows: Sequence[InstanceRow], x: float, y: float, width: float) -> I
     beside = _per_row(width)
     for i, row in enumerate(rows[:SQUARES_MAX]):
         left, top = x + i % beside * (SQUARE + 2), y + i // beside * (SQUARE + 2)
-        filled = SQUARE * min(1.0, row.cpu) ** 0.5
-        yield link(
-            query_page(row.query),
-            box(left, top, SQUARE, SQUARE, _css(row), _told(row), round_=2),
-            box(left, top + SQUARE - filled, SQUARE, filled, "use", round_=2),
-        )
+        yield link(query_page(row.query), box(left, top, SQUARE, SQUARE, f"{_css(row)} {_tone(row.cpu)}", _told(row), round_=2))
     if len(rows) > SQUARES_MAX:
         yield text(x + width - 20, y - 2, f"and {len(rows) - SQUARES_MAX:,} more", "small", "end")
+
+
+def _tone(cpu: float) -> str:
+    """Of a square, which is too small to be filled: the darker the more of its core it uses."""
+    return f"heat{1 + min(5, int(6 * cpu**0.5))}" if cpu >= 0.001 else ""
 
 
 def _css(row: InstanceRow) -> str:

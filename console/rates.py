@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -12,6 +12,9 @@ from driver.top import InstanceManagerRow, InstanceRow, ReportedFigures, view_be
 BOUNDS_US: tuple[int, ...] = tuple(step * 10**power for power in range(2, 8) for step in (1, 2, 5))
 """Upper bounds of the classes in which latencies are counted; one class more is above them all."""
 CLASSES = len(BOUNDS_US) + 1
+
+STALE_S = 30.0
+"""An instance that was not heard of for so long is over, or its instance manager is: a machine with too much to do is late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class QueryRates:
         rows_in_s: rows that it reads; rows_out_s: rows that come out of it.
         cpu: cores that it uses.
         arrivals: streams as they come in, each subquery that reads one.
-        latencies: rows that came out since the answer before, by class of latency.
+        latencies: rows that came out between its last two reports, by class of latency.
         late, dead: in all.
     """
 
@@ -97,9 +100,53 @@ class ClusterRates:
         return [flow for query in self.queries.values() for flow in query.flows]
 
 
+class LastReports:
+    """The last two reports of each instance and instance manager that differ: on a busy machine they come less often than one looks."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
+
+    def take(self, figures: ReportedFigures) -> tuple[ReportedFigures, ReportedFigures]:
+        """An answer of `GET /figures`; what was reported before, and what was reported last."""
+        known = {**self._pairs(figures["instances"], _KEY), **self._pairs(figures["managers"], ("im",))}
+        self._known = known
+        before = {
+            "time": figures["time"],
+            "instances": [known[_key(each, _KEY)][0] for each in figures["instances"]],
+            "managers": [known[_key(each, ("im",))][0] for each in figures["managers"]],
+        }
+        return before, figures
+
+    def _pairs(
+        self, reports: Iterable[Mapping[str, Any]], names: Sequence[str]
+    ) -> dict[Hashable, tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        found = {}
+        for each in reports:
+            key = _key(each, names)
+            earlier, latest = self._known.get(key, (each, each))
+            found[key] = (latest, each) if each["reported"] > latest["reported"] else (earlier, each)
+        return found
+
+
+_KEY = ("query", "subquery", "instance", "epoch")
+
+
+def _key(report: Mapping[str, Any], names: Sequence[str]) -> Hashable:
+    return tuple(report[name] for name in names)
+
+
+def latencies_between(before: ReportedFigures, after: ReportedFigures) -> dict[str, tuple[int, ...]]:
+    """Query -> rows that came out between two answers, by class of latency."""
+    earlier = _by_place(before)
+    found: dict[str, list[tuple[int, ...]]] = {}
+    for place, each in _by_place(after).items():
+        found.setdefault(place[0], []).append(_latencies(_known(earlier.get(place), each), each))
+    return {query: summed(counts) for query, counts in found.items()}
+
+
 def rates_between(before: ReportedFigures, after: ReportedFigures, managers: Sequence[Mapping[str, Any]]) -> ClusterRates:
-    """`managers`: as `GET /instance-managers` has them."""
-    shown = view_between(before, after, managers)
+    """`before`, `after`: as `LastReports` has them; `managers`: as `GET /instance-managers` has them."""
+    shown = view_between(before, after, managers, stale_s=STALE_S)
     earlier, later = _by_place(before), _by_place(after)
     rows: dict[str, list[InstanceRow]] = {}
     for row in shown.instances:

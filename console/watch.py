@@ -2,12 +2,13 @@
 
 Rules:
 1. A page reads the last `Sight`, a value; it never waits for the cluster.
-2. After an answer that took long there is a longer pause, so that looking costs at most a tenth of what the cluster can do.
+2. After answers that took long there is a longer pause, so that looking costs a busy cluster little.
 3. What cannot be had (a role that the token lacks, an orchestrator that is away) is said on the page, and the rest is shown.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -16,18 +17,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cep.errors import CepError, NotFound
-from console.rates import ClusterRates, quantile_s, rates_between
+from console.rates import ClusterRates, LastReports, latencies_between, quantile_s, rates_between
 from driver.rest import Rest, path
 
+_LOG = logging.getLogger(__name__)
+
 PERIOD_S = 1.0
-SHARE = 0.1
+SHARE = 0.2
+PAUSE_S_MAX = 5.0
 UNUSED_S = 15.0
 """So long after a page has looked last, nothing is asked any more."""
 SLOW_S = 5.0
 """What changes seldom is asked for as often."""
 KEPT = 300
 """Seconds of figures for curves."""
-PLANS_AT_ONCE = 20
+PLANS_S = 0.5
+"""So long at a time plans are asked for, of many queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,7 @@ class ClusterWatch:
         self._latencies: dict[str, deque[tuple[float, tuple[int, ...]]]] = {}
         self._plans: dict[str, tuple[object, Mapping[str, Any]]] = {}
         self._slow_at = 0.0
+        self._reports = LastReports()
         threading.Thread(target=self._run, name="console-watch", daemon=True).start()
 
     def sight(self) -> Sight:
@@ -109,10 +115,12 @@ class ClusterWatch:
                 continue
             try:
                 self._sight = self._look(self._sight)
-            except CepError as error:
-                self._sight = replace(self._sight, error=str(error), number=self._sight.number + 1)
+            except Exception as error:  # whatever is answered, the next look is taken
+                if not isinstance(error, CepError):
+                    _LOG.exception("what the cluster answered is not understood")
+                self._sight = replace(self._sight, error=str(error) or type(error).__name__, number=self._sight.number + 1)
             took = time.monotonic() - begun
-            threading.Event().wait(max(PERIOD_S - took, took * (1 / SHARE - 1)) if took < 6 else 60)
+            threading.Event().wait(max(PERIOD_S - took, min(PAUSE_S_MAX, took * (1 / SHARE - 1))))
 
     def _look(self, before: Sight) -> Sight:
         figures = self.rest.get("/figures")
@@ -121,9 +129,10 @@ class ClusterWatch:
             each["id"] for each in seen.managers
         }:
             seen = self._look_at_rest(seen)
+        reports = self._reports.take(figures)
         if before.figures["time"]:
-            rates = rates_between(before.figures, figures, seen.managers)
-            self._note(rates)
+            rates = rates_between(*reports, seen.managers)
+            self._note(rates, latencies_between(before.figures, figures))
             seen = replace(seen, rates=rates, plans=self._known_plans(seen, rates), moments=tuple(self._moments))
         return replace(seen, at=figures["time"], error="", number=before.number + 1)
 
@@ -139,16 +148,16 @@ class ClusterWatch:
             streams=tuple(get("/streams")),
         )
 
-    def _note(self, rates: ClusterRates) -> None:
+    def _note(self, rates: ClusterRates, latencies: Mapping[str, tuple[int, ...]]) -> None:
         counts = rates.latencies
         p50, p99 = quantile_s(counts, 0.5), quantile_s(counts, 0.99)
         self._moments.append(
             ClusterMoment(rates.time, rates.rows_in_s, rates.rows_out_s, rates.lag_s, rates.cpu, rates.memory_bytes, p50, p99)
         )
-        for gone in self._latencies.keys() - rates.queries.keys():
+        for gone in self._latencies.keys() - latencies.keys():
             del self._latencies[gone]
-        for name, query in rates.queries.items():
-            self._latencies.setdefault(name, deque(maxlen=KEPT)).append((rates.time, query.latencies))
+        for name, found in latencies.items():
+            self._latencies.setdefault(name, deque(maxlen=KEPT)).append((rates.time, found))
 
     def _known_plans(self, seen: Sight, rates: ClusterRates) -> Mapping[str, Mapping[str, Any]]:
         """A plan is asked for once, and again when its instances are others or elsewhere; of many queries a few at a time."""
@@ -156,7 +165,10 @@ class ClusterWatch:
         placed |= {each["name"]: frozenset() for each in seen.queries if each["name"] not in placed}
         begun = {each["name"]: each["times"].get("deploying") for each in seen.queries}
         wanted = {name: (where, begun[name]) for name, where in placed.items() if name in begun}
-        for name in [name for name, key in wanted.items() if self._plans.get(name, (None,))[0] != key][:PLANS_AT_ONCE]:
+        until = time.monotonic() + PLANS_S
+        for name in [name for name, key in wanted.items() if self._plans.get(name, (None,))[0] != key]:
+            if time.monotonic() > until:
+                break
             try:
                 self._plans[name] = wanted[name], self.rest.get(path("queries", name) + "/plan")
             except NotFound:  # just now

@@ -135,7 +135,8 @@ def register(shell: Shell) -> None:
             shown.append(Tiles().show)
             with ui.element("div").classes("two"):
                 with panel(
-                    "Machines", "a line or square for each instance, filled by its share of a core; edges between instance managers"
+                    "Machines",
+                    "a line or square for each instance, filled by its share of a core; beneath, what goes between instance managers",
                 ):
                     drawing = SvgDrawing("map")
                 with ui.column().classes("gap-3 w-full"):

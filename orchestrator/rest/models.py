@@ -568,7 +568,9 @@ class AuditLine(Model):
     at: str = Field(description="When it was answered, UTC.")
     token: str = Field("", description="The name of its token; empty: the cluster has no tokens.")
     origin: str = Field("", alias="from", description="The address it came from.")
-    action: str = Field("", description="deploy, start, stop, delete, move, rebalance, declare, undeclare, discard, or keys.")
+    action: str = Field(
+        "", description="deploy, start, stop, delete, move, rebalance, preview, flame, declare, undeclare, discard, or keys."
+    )
     about: str = Field("", description="The query, stream or node.")
     asked: dict[str, str] = Field(default_factory=dict, description="Parameters.")
     status: int = 0

@@ -11,7 +11,7 @@ import pytest
 
 from cep.dataflow.meter import LATENCY_BOUNDS_US
 from console import words
-from console.rates import BOUNDS_US, CLASSES, ClusterRates, FlowRates, quantile_s, rates_between, summed
+from console.rates import BOUNDS_US, CLASSES, ClusterRates, FlowRates, LastReports, latencies_between, quantile_s, rates_between, summed
 
 MANAGERS = [{"id": "im-0", "core": 0, "node": 0}]
 
@@ -72,6 +72,25 @@ def test_what_was_deployed_anew_has_done_nothing_yet() -> None:
     before = instance(epoch=1, operators=[step("read", "visits", 0)])
     found = rated(before, instance(at=102.0, epoch=2, operators=[step("read", "visits", 500)])).queries["q"]
     assert (found.rows_in_s, found.cpu) == (0.0, 0.0)
+
+
+def test_what_was_not_reported_anew_goes_on_as_it_was() -> None:
+    """And latencies are counted once."""
+    reports = LastReports()
+    read = [
+        instance(at=at, operators=[step("read", "visits", rows)]) for at, rows in ((100.0, 0), (102.0, 200), (102.0, 200), (104.0, 200))
+    ]
+    found = []
+    for second, each in enumerate(read):
+        found.append(rates_between(*reports.take(figures(100.0 + second, each)), MANAGERS).queries["q"].rows_in_s)
+    assert found == [0.0, 100.0, 100.0, 0.0]
+    counts = [[0] * CLASSES, [5, *[0] * (CLASSES - 1)]]
+    answers = [
+        instance(at=at, outputs=[{"name": "out", "blocked_ns": 0, "latency_us": {"counts": each}}])
+        for at, each in zip((1.0, 2.0), counts, strict=True)
+    ]
+    assert latencies_between(figures(1.0, answers[0]), figures(2.0, answers[1]))["q"][0] == 5
+    assert latencies_between(figures(2.0, answers[1]), figures(3.0, answers[1]))["q"] == (0,) * CLASSES
 
 
 def test_the_cluster_is_the_sum() -> None:

@@ -5,7 +5,10 @@ Tests `previews.py`, `orchestrator/rest/looking/preview_routes.py`, `orchestrato
 
 from __future__ import annotations
 
+import contextlib
+import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ from cep.model.query import Options, Output, Query
 from cep.model.sinks import ParquetSink
 from driver import LocalCluster
 from orchestrator.rest.looking.preview_routes import previewed
+from tests.support.paths import ROOT
 from tests.support.visits import copies, rows
 from tests.support.waiting import until
 
@@ -67,6 +71,16 @@ def test_history(cluster: LocalCluster) -> None:
     assert [(each["what"], each["token"], each["status"]) for each in asked] == [("deploy", "", 201)]
     assert [each["at"] for each in events] == sorted(each["at"] for each in events)
     assert len(cluster.history("old", last=2)["events"]) == 2
+
+
+def test_the_page_of_the_console_says_how(cluster: LocalCluster) -> None:
+    [program] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/console.md").read_text(), re.DOTALL)
+    defined: dict[str, Any] = {}
+    exec(program, defined)
+    query = replace(copies("q").value(), name="per-ip", outputs=(Output("per-ip.all", "pick"),))
+    cluster.deploy(query)
+    with contextlib.suppress(CepError):  # a machine that lets nobody look into processes
+        assert isinstance(defined["look"](cluster, query), dict)
 
 
 def test_flame_graphs(cluster: LocalCluster) -> None:
