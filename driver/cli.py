@@ -70,6 +70,8 @@ def up(told: Told) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     with LocalCluster(**_tidy(told.fields_of(LocalConfig))) as cluster:
         out.print(f"REST at {cluster.rest.url} (documentation at {cluster.rest.url}/docs), logs in {cluster.home}")
+        if cluster.facts["console"]:
+            out.print(f"console at {cluster.facts['console']}")
         for manager in cluster.instance_managers():
             out.print(_manager_line(manager))
         out.print("Ctrl-C takes it down.")

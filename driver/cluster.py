@@ -19,6 +19,7 @@ from driver.applications.change import Change
 from driver.builder.html import html_table, paragraph
 from driver.builder.query import Query
 from driver.engines import SparkRunning, check_engine, deploy
+from driver.previews import Preview
 from driver.processes.run_folder import run_folder
 from driver.rest import PATIENCE_S, Rest, error_of, path
 from driver.streams.data_plane import DataPlane
@@ -133,6 +134,12 @@ class Running:
     def plan(self) -> dict[str, Any]:
         """The physical plan, as JSON."""
         return dict(self.cluster.rest.get(self._path("/plan")))
+
+    def flame(self, seconds: float = 5.0) -> dict[str, str]:
+        """What the instance managers that it is on do for so long, as flame graphs: SVG by instance manager, of those on the orchestrator's
+        host. Raises ClusterError or Conflict: the sampling profiler is not there or may not look, or nothing runs."""
+        found = self.cluster.rest.post(self._path(f"/flame?seconds={seconds:g}"), again=True)
+        return {im: made["picture"] for im, made in found["managers"].items() if made["picture"]}
 
     def dead_letters(self) -> dict[str, Any]:
         """Bad input and failed functions: exact counts, and the last letters."""
@@ -518,6 +525,18 @@ class Cluster:
         """The automaton of each of its patterns as SVG, by the pattern's name; nothing is deployed."""
         document = query.to_json() if isinstance(query, Query) else dict(query)
         return dict(self.rest.post("/explain", document)["pictures"])
+
+    def preview(self, query: Deployable) -> Preview:
+        """Runs a query beside what runs, under a name of its own, to see what it answers: it writes no files, and ends when it is closed or
+        was not asked for rows for a minute."""
+        found = self.rest.post("/preview", _document(query))
+        return Preview(self.rest, found["name"], found["streams"])
+
+    def history(self, query: str | None = None, last: int = 200) -> dict[str, Any]:
+        """`events`, the last ones, oldest first: states of queries, deaths of processes, and, for a token with the role admin, what clients
+        asked for; `figures` of the last hours. Of one query, or of all."""
+        of = "" if query is None else path(query).replace("/", "&query=", 1)
+        return dict(self.rest.get(f"/history?last={last}{of}"))
 
     def metrics(self) -> str:
         """Everything measured, as Prometheus reads it."""

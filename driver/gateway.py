@@ -30,7 +30,7 @@ from fastapi.responses import JSONResponse
 from cep.config import TOKEN_VARIABLE, ClusterConfig
 from cep.errors import CepError, ClusterError, DataError, ProtocolError, Unauthorized
 from cep.secret import Secret
-from cep.service.access import Role
+from cep.service.access import OF_STREAMS, Role
 from cep.service.documents import LIST_BYTES_MAX, read_json
 from cep.service.logs import begin_logging
 from cep.service.serving import CONNECTIONS_MAX, Bodies, raise_descriptor_limit, served, share_interpreter
@@ -289,9 +289,10 @@ ROUTES = {
     ("POST", "/records"): "publish",
     ("POST", "/advance"): "publish",
     ("GET", "/answers"): "subscribe",
+    ("GET", "/preview"): "deploy",
     ("GET", "/events"): "subscribe",
 }
-"""Route -> the role that it needs, for the stream that is asked for. A route that is not here is not served."""
+"""Route -> the role that it needs, of those for streams that for the one that is asked for. A route that is not here is not served."""
 
 
 def make_app(gateway: Gateway, tokens: Tokens) -> FastAPI:
@@ -309,7 +310,8 @@ def make_app(gateway: Gateway, tokens: Tokens) -> FastAPI:
         access = tokens.access(shown if scheme.lower() == "bearer" else None)
         if access is None:
             raise Unauthorized("this needs a token: Authorization: Bearer TOKEN")
-        access.check(Role(ROUTES[request.method, request.url.path], stream))
+        kind = ROUTES[request.method, request.url.path]
+        access.check(Role(kind, stream if kind in OF_STREAMS else ""))
 
     app = FastAPI(lifespan=life, openapi_url=None, dependencies=[Depends(admit)])
     app.add_middleware(Bodies, most=lambda path: LIST_BYTES_MAX, requests_max=CONNECTIONS_MAX, refuse=_refusal)
@@ -326,6 +328,7 @@ def make_app(gateway: Gateway, tokens: Tokens) -> FastAPI:
     async def advance(stream: str, request: Request) -> dict[str, Any]:
         return {"rows": await gateway.publish(stream, await request.body(), _promise)}
 
+    @app.get("/preview")
     @app.get("/answers")
     async def answers(stream: str, reader: str, most: int = 1000, wait: float = 0.0) -> Response:
         return Response(await gateway.answers(stream, reader, most, wait), media_type="application/json")

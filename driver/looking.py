@@ -13,9 +13,9 @@ import typer
 from rich.live import Live
 
 from cep.errors import Conflict
+from cep.service.flame import record, targets
 from driver.cluster import Cluster
 from driver.configuration.table import URL
-from driver.flame import record, targets
 from driver.terminal import Authority, Token, Url, out
 from driver.top import SortBy, TopView, view_between, view_table
 from driver.trace import trace_between, trace_table

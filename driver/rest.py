@@ -87,6 +87,10 @@ class Rest:
         """`again`: obeyed twice it does what it does once, so that it may be sent again where the first has broken off."""
         return self._call("POST", path, again, json=document)
 
+    def send(self, path: str, text: str, media_type: str) -> Any:
+        """Posts a text as it is: YAML, JSON or SQL."""
+        return self._call("POST", path, content=text.encode(), headers={"Content-Type": media_type})
+
     def put(self, path: str, document: Any) -> Any:
         return self._call("PUT", path, json=document)
 

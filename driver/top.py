@@ -100,10 +100,12 @@ def view_between(
     managers: Sequence[Mapping[str, Any]],
     query: str | None = None,
     sort: SortBy = SortBy.CPU,
+    stale_s: float = STALE_S,
 ) -> TopView:
-    """What has happened between two answers; `managers` as they registered. What has not reported twice has no rates yet."""
+    """What has happened between two answers; `managers` as they registered. What has not reported twice has no rates yet, and what has not
+    for `stale_s` is left out."""
     known = {_where(each): each for each in before["instances"]}
-    shown = [each for each in after["instances"] if after["time"] - each["reported"] < STALE_S and query in (None, each["query"])]
+    shown = [each for each in after["instances"] if after["time"] - each["reported"] < stale_s and query in (None, each["query"])]
     instances = [_instance(known.get(_where(each), each), each, after["time"]) for each in shown]
     earlier = {each["im"]: each for each in before["managers"]}
     reported = {each["im"]: (earlier.get(each["im"], each), each) for each in after["managers"]}

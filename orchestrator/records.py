@@ -370,6 +370,7 @@ class QueryRecord:
         relieves: nothing was lost when this attempt began, and no files are written that both would; so what the one before has at each
             place works on until the next is built there.
         owner: the client that has deployed it, by the name of its token; empty: there was none.
+        lease_s: it is forgotten when it was not asked for during so long; 0: it stays.
     """
 
     name: str
@@ -399,6 +400,7 @@ class QueryRecord:
     owner: str = ""
     change: PendingChange | None = None
     relieves: bool = False
+    lease_s: float = 0.0
 
     @property
     def broken(self) -> str:

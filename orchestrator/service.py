@@ -181,9 +181,12 @@ class Service:
 
         return self.ask(opened)
 
-    def deploy(self, query: Query, files: FilesByStream, start: bool, owner: str = "") -> Future[PhysicalPlan]:
-        """Plans the query and writes it down, for the client `owner`. Raises Conflict, QueryError, PlacementError, ClusterError."""
-        return self.ask(lambda state: self._deploy(state, query, files, start, owner))
+    def deploy(self, query: Query, files: FilesByStream, start: bool, owner: str = "", lease_s: float = 0.0) -> Future[PhysicalPlan]:
+        """Plans the query and writes it down, for the client `owner`; `lease_s` as in `SubmitQuery`.
+
+        Raises Conflict, QueryError, PlacementError, ClusterError.
+        """
+        return self.ask(lambda state: self._deploy(state, query, files, start, owner, lease_s))
 
     def deploy_all(self, wanted: Sequence[tuple[Query, FilesByStream]], start: bool, owner: str = "") -> Future[list[CepError | None]]:
         """The same for many, in their order, written together; what was wrong with each, which harms no other."""
@@ -390,9 +393,11 @@ class Service:
         for event in events:
             self._handle(event)
 
-    def _deploy(self, state: ClusterState, query: Query, files: FilesByStream, start: bool, owner: str) -> PhysicalPlan:
+    def _deploy(
+        self, state: ClusterState, query: Query, files: FilesByStream, start: bool, owner: str, lease_s: float = 0.0
+    ) -> PhysicalPlan:
         plan = planned(state, query, files, self.config, self.topology, owner)
-        self._handle(SubmitQuery(plan, start, owner))
+        self._handle(SubmitQuery(plan, start, owner, lease_s))
         return plan
 
     def _upgrade(self, state: ClusterState, query: Query, dry_run: bool, fresh: bool) -> Upgrade:

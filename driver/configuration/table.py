@@ -16,24 +16,26 @@ CLIENTS = "clients"
 """The role of the commands that ask a cluster: `cep deploy`, `cep status` and others."""
 
 UP, INIT, ZOOKEEPER, ORCHESTRATOR, METRICS, GATEWAY = "up", "init", "zookeeper", "orchestrator", "metric-server", "gateway"
-MANAGERS, JOIN, SPARK_MASTER, SPARK_WORKER = "instance-managers", "join", "spark-master", "spark-worker"
+MANAGERS, JOIN, CONSOLE, SPARK_MASTER, SPARK_WORKER = "instance-managers", "join", "console", "spark-master", "spark-worker"
 CONNECTING = "run-connectors"
 
 _OURS = (ORCHESTRATOR, METRICS, GATEWAY, MANAGERS, CONNECTING)
 _EVERY = (UP, *_OURS, JOIN)
-ROLES = (UP, INIT, ZOOKEEPER, *_OURS, JOIN, SPARK_MASTER, SPARK_WORKER, CLIENTS)
+ROLES = (UP, INIT, ZOOKEEPER, *_OURS, JOIN, CONSOLE, SPARK_MASTER, SPARK_WORKER, CLIENTS)
 
 PORT = 8765
 METRICS_PORT = 8764
+CONSOLE_PORT = 8780
 SERVERS_MAX = 255
 URL = f"http://127.0.0.1:{PORT}"
 
 OPTIONS: tuple[Option, ...] = (
     # where things are
     Option("run", str, None, "The folder that the processes of this machine share.",
-           (INIT, *_OURS, JOIN, SPARK_MASTER, SPARK_WORKER, CLIENTS), "where", exported=True),
+           (INIT, *_OURS, JOIN, CONSOLE, SPARK_MASTER, SPARK_WORKER, CLIENTS), "where", exported=True),
     Option("zookeeper", str, "127.0.0.1:2181", "ZooKeeper's servers, `HOST:PORT,HOST:PORT`.", (ORCHESTRATOR, METRICS, MANAGERS), "where"),
-    Option("url", str, URL, "The orchestrator's address; of several, theirs with commas.", (GATEWAY, CONNECTING, CLIENTS), "where"),
+    Option("url", str, URL, "The orchestrator's address; of several, theirs with commas.",
+           (GATEWAY, CONNECTING, CONSOLE, CLIENTS), "where"),
     Option("folder", str, None, "Where a local cluster makes its private folder; default: the temporary folder.", (UP,), "where"),
     Option("home", str, None,
            "The folder of a local cluster that stays: one that is started on it again has its queries, streams and subscriptions.",
@@ -57,19 +59,20 @@ OPTIONS: tuple[Option, ...] = (
     Option("rest_names", list, (), "Further names by which REST may be asked for, behind a proxy for example.",
            (UP, ORCHESTRATOR), "REST", flags={UP: "--rest-name", ORCHESTRATOR: "--rest-name"}),
     Option("token", str, None, "What a request to REST has to carry; default: that of the run folder, or none.",
-           (UP, JOIN, CLIENTS), "REST", secret=True),
+           (UP, JOIN, CONSOLE, CLIENTS), "REST", secret=True),
     # the door
     Option("tokens", str, None, "The file of tokens that `cep token` keeps, each with its roles; default: that of the run folder, or none.",
            (UP, ORCHESTRATOR, GATEWAY), "the door"),
     Option("keys", str, None, "The folder that `cep keys` has made: REST speaks TLS with what is in it.",
            (UP, INIT, ZOOKEEPER, ORCHESTRATOR, METRICS, GATEWAY, MANAGERS, CONNECTING), "the door"),
-    Option("tls_cert", str, None, "Another certificate for REST, with those that lead to its authority, in PEM.",
-           (UP, ORCHESTRATOR), "the door"),
-    Option("tls_key", str, None, "Its key, in PEM.", (UP, ORCHESTRATOR), "the door"),
+    Option("tls_cert", str, None, "Another certificate for REST, or one for the console, with those that lead to its authority, in PEM.",
+           (UP, ORCHESTRATOR, CONSOLE), "the door"),
+    Option("tls_key", str, None, "Its key, in PEM.", (UP, ORCHESTRATOR, CONSOLE), "the door"),
     Option("ca", str, None, "The authority by whose certificates REST is known, in PEM; default: that in `keys`, or those of this machine.",
-           (UP, ORCHESTRATOR, GATEWAY, CONNECTING, JOIN, CLIENTS), "the door"),
-    Option("insecure_http", bool, False, "REST without TLS beyond loopback: behind a proxy that has it, or on a network of its own.",
-           (UP, ORCHESTRATOR), "the door"),
+           (UP, ORCHESTRATOR, GATEWAY, CONNECTING, JOIN, CONSOLE, CLIENTS), "the door"),
+    Option("insecure_http", bool, False,
+           "REST, or the console, without TLS beyond loopback: behind a proxy that has it, or on a network of its own.",
+           (UP, ORCHESTRATOR, CONSOLE), "the door"),
     Option("zookeeper_tls", bool, False, "ZooKeeper speaks TLS, with those alone that have a certificate of the authority in `keys`.",
            (UP, ZOOKEEPER, ORCHESTRATOR, METRICS, MANAGERS), "the door"),
     # what queries may do
@@ -134,6 +137,17 @@ OPTIONS: tuple[Option, ...] = (
            (UP, ORCHESTRATOR), "limits", "1/s", 0.01, 1e6),
     # what is told
     Option("log", str, LOG, "How processes log: lines of text, or one JSON document a line.", _EVERY, "logs", choices=LOG_FORMS),
+    # the console
+    Option("console", bool, False, "A console of the cluster is kept up too; it needs the package's extra `console`.", (UP,), "console"),
+    Option("console_host", str, "127.0.0.1", "Where the console listens; beyond loopback it needs TLS.",
+           (CONSOLE,), "console", flags={CONSOLE: "--host"}),
+    Option("console_port", int, CONSOLE_PORT, "The console's port; 0: any free one.",
+           (UP, CONSOLE), "console", least=0, most=PORT_MAX, flags={CONSOLE: "--port"}),
+    Option("console_names", list, (), "Further names by which browsers may ask for the console.",
+           (CONSOLE,), "console", flags={CONSOLE: "--name"}),
+    Option("console_secret_file", str, None, "What browsers have to show the console; default: made anew and printed, where one is needed.",
+           (CONSOLE,), "console", flags={CONSOLE: "--secret-file"}),
+    Option("token_file", str, None, "The token with which the console asks the cluster; default: `token`.", (CONSOLE,), "console"),
     # services that are not ours
     Option("zookeeper_host", str, "127.0.0.1", "Where ZooKeeper listens.", (ZOOKEEPER,), "ZooKeeper", flags={ZOOKEEPER: "--host"}),
     Option("zookeeper_port", int, 2181, "Its port.", (ZOOKEEPER,), "ZooKeeper", least=1, most=PORT_MAX, flags={ZOOKEEPER: "--port"}),

@@ -7,6 +7,7 @@ machine.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -34,13 +35,14 @@ from driver.processes import agent, host_keeper, joining
 from driver.processes.agent import AgentConfig
 from driver.processes.certificates import KeyMaker
 from driver.processes.compose import compose_text, for_machine, read_compose
+from driver.processes.console import check_console
 from driver.processes.door import Door
 from driver.processes.host_keeper import this_host
 from driver.processes.java import java_home
 from driver.processes.joining import JoinConfig
 from driver.processes.key_folder import KeyFolder
 from driver.processes.reach import Reach, address_towards, check_reach, checked_name, own_name, rest_at
-from driver.processes.run_folder import RunFolder
+from driver.processes.run_folder import RunFolder, token_or_run_folders
 from driver.processes.site import Site, keeps_host, managers_of
 from driver.processes.zookeeper import Ensemble, ZooKeeper, spark_jars
 from driver.spark.daemons import MASTER, WORKER, daemon, daemon_environment
@@ -169,6 +171,30 @@ def join_config(told: Told, where: str) -> JoinConfig:
     )
 
 
+def console(told: Told) -> None:
+    """The console of a cluster: pages that show what it does, for browsers, over its REST. It may do what its token may."""
+    check_console()
+    file = told["token_file"]
+    token = token_or_run_folders(told["token"]) if file is None else _text_of(file)
+    config = {
+        "url": told["url"],
+        "ca": told["ca"],
+        "host": told["console_host"],
+        "port": told["console_port"],
+        "names": told["console_names"],
+    }
+    config |= {each: told[each] for each in ("tls_cert", "tls_key", "insecure_http")} | {"secret_file": told["console_secret_file"]}
+    _become(python("console", json.dumps(config)), {TOKEN_VARIABLE: token} if token else {})
+
+
+def _text_of(file: str) -> str:
+    """Raises ClusterError: it cannot be read."""
+    try:
+        return Path(file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClusterError(f"{file}: {error}") from None
+
+
 def spark_master(told: Told) -> None:
     """A master of Spark, for comparison; a process without the run folder's secret is turned away."""
     _become(daemon(MASTER, told["spark_host"] or "127.0.0.1", told["spark_port"]), daemon_environment(_run(told)))
@@ -190,6 +216,7 @@ ROLES: dict[str, Callable[..., None]] = {
     table.MANAGERS: instance_managers,
     table.CONNECTING: run_connectors,
     table.JOIN: join,
+    table.CONSOLE: console,
     table.SPARK_MASTER: spark_master,
     table.SPARK_WORKER: spark_worker,
 }

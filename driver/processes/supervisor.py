@@ -50,6 +50,7 @@ from driver.builder.own_functions import MODULE
 from driver.commands import INSTANCE_MANAGER, bound, environment, python
 from driver.processes import host_keeper
 from driver.processes.children import PAUSE_MAX_S, Children
+from driver.processes.console import OwnConsole
 from driver.processes.door import Door
 from driver.processes.events import Events
 from driver.processes.host_keeper import this_host
@@ -91,6 +92,7 @@ class LocalConfig:
         session_timeout_s: as in `ClusterConfig`; None: what one machine needs, or, with an address, what several do.
         hold_s: how long one operator may hold an instance manager before it is ended and its query fails; 0: for ever.
         pause_max_s: the longest pause before a process that dies again and again is started again.
+        console: a console is kept up too, at `console_port` of loopback; 0: any free one.
 
     The others are as in `cep.config.ClusterConfig`.
     """
@@ -137,6 +139,8 @@ class LocalConfig:
     requests_per_s_max: float | None = None
     memory_bytes_max: int | None = None
     checkpoint_folder: str | None = None
+    console: bool = False
+    console_port: int = 0
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> LocalConfig:
@@ -178,6 +182,7 @@ class Supervisor:
         self.events = Events()
         self._sockets: list[socket.socket] = []
         self.reach = Reach(config.host, config.address)
+        self.console: OwnConsole | None = None
         self._managers: list[InstanceManagerConfig] = []
         self._input = b""
         known = environment({TOKEN_VARIABLE: config.token.text} if config.token else {})
@@ -214,6 +219,10 @@ class Supervisor:
         self._offer("gateway", str(cluster.gateway), "driver.gateway", cluster)
         self._offer("connectors", str(cluster.connectors), "connectors.running", cluster)
         self.children.start("metric-server", python("orchestrator.metrics.server", argument(cluster)))
+        if self.config.console:
+            self.console = OwnConsole.open(self.config.console_port, self.home.folder, cluster.token is not None)
+            self._sockets.append(self.console.listener)
+            self.children.start("console", self.console.command(cluster), (self.console.listener.fileno(),))
         if cluster.host:
             self.children.start(KEEPER, host_keeper.command(cluster, this_host(cluster, _topology())))
         return cluster
@@ -390,6 +399,7 @@ def run(config: LocalConfig) -> None:
         supervisor.wait_ready(cluster)
         if not supervisor.events.stopping:
             told = {"rest": cluster.rest, "ca": cluster.ca, "home": cluster.home, "zookeeper": cluster.zookeeper}
+            told["console"] = None if supervisor.console is None else supervisor.console.address
             _say({"ready": True, **told, "processes": supervisor.children.listing()})
         while not supervisor.events.stopping:
             supervisor.events.step()

@@ -3,7 +3,8 @@
 A small process of its own, so that a killed orchestrator loses no figure. Reports are JSON in messages (`cep.transport.sockets`) and hold
 totals, so that a report lost, or this process started anew, is made up for by the next; only dead letters come once each. Questions
 are JSON on a REP socket: `{"get": "metrics"}` -> `{"text"}`; `{"get": "query", "query"}` -> `{"instances"}`; `{"get": "figures"}` ->
-`{"time", "instances", "managers"}`; `{"get": "trace"}` -> `{"time", "managers"}`, what has held those up; `{"get": "load", "query"}` ->
+`{"time", "instances", "managers"}`; `{"get": "history", "query"}` -> figures of the last hours, of a query or (null) of all;
+`{"get": "trace"}` -> `{"time", "managers"}`, what has held those up; `{"get": "load", "query"}` ->
 `{"instances"}`, with rows by bucket; `{"get": "dead_letters", "query"}` -> `{"counts", "total", "letters"}`; `{"get": "cpu"}` ->
 `{"instances"}`, of each query, epoch, subquery, instance, instance manager, CPU time in ns, and when that was so.
 """
@@ -34,6 +35,7 @@ from cep.transport.linked import LinkSockets
 from cep.transport.sockets import Sockets, open_sockets
 from cep.world.clock import SystemClock
 from orchestrator.metrics.exposition import InstanceReport, ReportedInstance, exposition, letter_counts
+from orchestrator.metrics.history import FigureHistory
 from orchestrator.metrics.key_watch import KeyWatch
 from orchestrator.metrics.stalls import ReportedStalls
 from orchestrator.records import Now
@@ -66,6 +68,7 @@ class Metrics:
         self.epochs: dict[str, int] = {}
         self.queries: dict[str, set[ReportedInstance]] = {}
         self.stalls = ReportedStalls()
+        self.history = FigureHistory()
         self._complete: dict[str, float] = {}  # instance manager -> when all its figures were as reported
         self._withdrawn: deque[tuple[ReportedInstance, InstanceReport]] = deque()  # the oldest first
         self._look_at = 0.0  # when the silent are forgotten next
@@ -84,6 +87,7 @@ class Metrics:
         for each in report["instances"]:
             self._take_instance(im, each, now)
         self._forget_silent(now.steady)
+        self.history.note(self.instances, self.managers, now)
         while len(self._withdrawn) > WITHDRAWN_MAX:
             where, figures = self._withdrawn.popleft()
             if self.instances.get(where) is figures:
@@ -99,6 +103,8 @@ class Metrics:
             case {"get": "figures"}:
                 managers = [{"im": im, "reported": at.wall, **process} for im, (at, process) in sorted(self.managers.items())]
                 return {"time": now.wall, "instances": [self._told(*each, now) for each in self.instances.items()], "managers": managers}
+            case {"get": "history", "query": query}:
+                return self.history.answer(query)
             case {"get": "trace"}:
                 return {"time": now.wall, "managers": self.stalls.answer()}
             case {"get": "load", "query": query}:
@@ -107,7 +113,7 @@ class Metrics:
                 return {"instances": [self._cpu(where, figures) for where, figures in self.instances.items()]}
             case {"get": "dead_letters", "query": query}:
                 return self.dead_letters(query)
-        known = "'metrics' | 'query' | 'figures' | 'trace' | 'load' | 'cpu' | 'dead_letters'"
+        known = "'metrics' | 'query' | 'figures' | 'history' | 'trace' | 'load' | 'cpu' | 'dead_letters'"
         return {"error": f"expected {{'get': {known}}}, got {question!r}"}
 
     def dead_letters(self, query: str) -> dict[str, Any]:

@@ -54,6 +54,7 @@ class Api:
         self.audit = AuditLog(config.home, config.rest, self.clock)
         self.store: Store = DiskStore()
         self.connectors = ConnectorBoard()
+        self.flame_turn = asyncio.Lock()
         self.heard: dict[tuple[str, str], float] = {}  # (stream, publisher) -> when it last asked for its readers
 
     def hear(self, stream: str, publisher: str) -> None:

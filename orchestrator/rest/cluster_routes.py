@@ -54,7 +54,7 @@ async def cluster(api: InjectedApi, access: Asking) -> Any:
     if not access.allows(READ):
         return told
     return told | {
-        "supervisors": await _supervisors(api),
+        "supervisors": await reported_processes(api),
         "quarantined": api.service.quarantine.to_json(),
         "no_room": why_no_room(api.store, api.config.home),
     }
@@ -116,11 +116,11 @@ async def metrics(api: InjectedApi) -> Any:
     found = await api.figures(get="metrics")
     queries = await api.ask(views.summaries) if api.service.leads else []
     connectors = await infos(api) if api.service.leads else []
-    text = found["text"] + "".join(cluster_exposition(queries, await _supervisors(api), connectors))
+    text = found["text"] + "".join(cluster_exposition(queries, await reported_processes(api), connectors))
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
-async def _supervisors(api: InjectedApi) -> list[Mapping[str, Any]]:
+async def reported_processes(api: InjectedApi) -> list[Mapping[str, Any]]:
     """What those of this host report, and while this orchestrator leads, those of the others."""
     folder = api.config.reports
     here = [] if folder is None else await run_in_threadpool(read_reports, Path(folder))

@@ -94,6 +94,8 @@ class QuerySummary(Model):
         "how often one is taken (`interval_s`), for how long its instances stood still (`took_us`), and the `last`, with its `age_s`.",
     )
 
+    lease_s: float = Field(0.0, description="It is a preview, which ends when it was not asked for answers for so long; 0: it is none.")
+
 
 class SubquerySummary(Model):
     """Operators that run together."""
@@ -230,12 +232,68 @@ class QueryDetail(QuerySummary):
     )
 
 
+class PreviewInfo(Model):
+    """A query that shows what another would answer now, and ends by itself."""
+
+    name: str
+    streams: dict[str, str] = Field(description="Output stream of the query → the stream in which its answers are.")
+    lease_s: float = Field(description="It ends when it was not asked for answers for so long.")
+
+
+class Flame(Model):
+    """What an instance manager did for some seconds."""
+
+    said: str = Field(description="How many samples it is made of, or why there is no picture.")
+    picture: str = Field(description="SVG. It has a script of its own, by which it is enlarged; shown as an image it has none.")
+
+
+class Flames(Model):
+    """Flame graphs of the instance managers of a query."""
+
+    managers: dict[str, Flame]
+    elsewhere: list[str] = Field(description="Instance managers on other hosts, which are not in it.")
+
+
 class MetricsInfo(Model):
     """What was measured. All are totals; a rate is the difference of two answers over that of their `reported`."""
 
     time: float = Field(description="Now, in seconds since 1970.")
     instances: list[dict[str, Any]] = Field(description="Subquery instances, each with its `operators` and `outputs`.")
     managers: list[dict[str, Any]] = Field(description="Instance managers: CPU time of process and engine, memory.")
+
+
+class FigureSeries(Model):
+    """Figures of the last hours, one of each for each time; null: there was none."""
+
+    step_s: float = Field(description="Between two of them.")
+    times: list[float] = Field(description="Seconds since 1970.")
+    rows_in_s: list[float | None] = Field(description="Rows read of streams and files, a second.")
+    rows_out_s: list[float | None] = Field(description="Rows of output streams, a second.")
+    cores: list[float | None] = Field(description="CPU time of instances, in cores.")
+    lag_s: list[float | None] = Field(description="How far the slowest watermark is behind the clock.")
+    latency_p99_s: list[float | None] = Field(description="Of the rows that came out, an upper bound.")
+
+
+class HistoryEvent(Model):
+    """Something that has happened."""
+
+    at: float = Field(description="Seconds since 1970.")
+    kind: Literal["asked", "query", "process"] = Field(
+        description="asked: a client has, of the audit log, which tokens with the role admin alone see; query: it came into a state; "
+        "process: one of the cluster died."
+    )
+    about: str = Field(description="The query, stream, node or process.")
+    what: str = Field(description="The action, the state, or how it died.")
+    token: str | None = Field(None, description="Of what was asked: the name of the token; empty: the cluster has none.")
+    origin: str | None = Field(None, description="Likewise, the address that it came from.")
+    status: int | None = Field(None, description="Likewise, of the answer.")
+
+
+class History(Model):
+    """What has happened, and figures of the last hours."""
+
+    events: list[HistoryEvent] = Field(description="Oldest first.")
+    figures: FigureSeries
 
 
 class TraceInfo(Model):

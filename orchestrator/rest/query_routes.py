@@ -14,6 +14,7 @@ from cep.model.query import Query as CepQuery
 from cep.plan import physical
 from cep.plan.explain import explain
 from cep.plan.pictures import pictures
+from cep.service.flame import pictures_of
 from orchestrator.rest import audit, models, views
 from orchestrator.rest.api import Api, InjectedApi, Timeout, Until, Wait, confirmed
 from orchestrator.rest.bodies import DocumentRoute, document
@@ -35,7 +36,9 @@ from orchestrator.state.tables import sole_head
 
 router = APIRouter(route_class=DocumentRoute)
 
-_QUERY_BODY = {
+FLAME_S_MAX = 30.0
+
+QUERY_BODY = {
     "requestBody": {
         "required": True,
         "description": "A query. JSON, YAML with `Content-Type: application/yaml`, or SQL with `Content-Type: text/sql`.",
@@ -58,7 +61,7 @@ _NOT_YET: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("/queries", status_code=201, response_model=models.QueryDetail, responses=_NOT_YET, openapi_extra=_QUERY_BODY)
+@router.post("/queries", status_code=201, response_model=models.QueryDetail, responses=_NOT_YET, openapi_extra=QUERY_BODY)
 async def deploy(
     request: Request,
     response: Response,
@@ -73,7 +76,7 @@ async def deploy(
     With `wait` the answer comes when it runs or is ready; 202 if it is still not there at the time-out, 409 with the cause if it
     has failed (it is kept, to be looked at), 409 if it was stopped.
     """
-    query = await _query(request, api, name)
+    query = await read_query(request, api, name)
     audit.about(request, query.name)
     check_room(api.store, api.config.home)
     files = await api.files(query)
@@ -122,11 +125,11 @@ async def explain_query(name: str, api: InjectedApi) -> Any:
     return {"text": await run_in_threadpool(explain, plan) + observed, "pictures": await run_in_threadpool(pictures, plan)}
 
 
-@router.post("/explain", response_model=models.Explanation, openapi_extra=_QUERY_BODY)
+@router.post("/explain", response_model=models.Explanation, openapi_extra=QUERY_BODY)
 async def explain_document(request: Request, api: InjectedApi, name: Name = None) -> Any:
     """The plan a query would get now, in place of the deployed one of its name if there is one. Nothing is deployed; what could not be
     deployed is refused as deploying it would be."""
-    query = await _query(request, api, name or "explained")
+    query = await read_query(request, api, name or "explained")
     plan = await confirmed(api.service.plan(query, await api.files(query)))
     return {"text": await run_in_threadpool(explain, plan), "pictures": await run_in_threadpool(pictures, plan)}
 
@@ -189,7 +192,7 @@ async def scale(name: str, wanted: models.ScaleRequest, api: InjectedApi, wait: 
     return await _detail(api, name)
 
 
-@router.post("/queries/{name}/upgrade", response_model=models.UpgradeReport, openapi_extra=_QUERY_BODY)
+@router.post("/queries/{name}/upgrade", response_model=models.UpgradeReport, openapi_extra=QUERY_BODY)
 async def upgrade(
     name: str,
     request: Request,
@@ -205,7 +208,7 @@ async def upgrade(
     A change with which state would have no sense is refused, with the reason, and the query runs on as it is; with `fresh` the operators
     that cannot keep their state begin with none. With `dry_run` nothing happens, and what is refused is among what is answered.
     """
-    query = await _query(request, api, name)
+    query = await read_query(request, api, name)
     await api.files(query)  # all its paths may be read
     return await upgraded(name, query, api, dry_run, timeout if wait else None, fresh)
 
@@ -225,6 +228,20 @@ async def dead_letters(name: str, api: InjectedApi) -> Any:
     return await api.figures(get="dead_letters", query=name)
 
 
+@router.post("/queries/{name}/flame", response_model=models.Flames)
+async def flame(name: str, api: InjectedApi, seconds: Annotated[float, Query(ge=1, le=FLAME_S_MAX)] = 5.0) -> Any:
+    """What the instance managers of a running query do for so long, as flame graphs: SVG, by the sampling profiler py-spy. Of those on the
+    host that answers, without the others (`elsewhere`). One is made at a time."""
+    if api.flame_turn.locked():
+        raise Conflict("another flame graph is being made just now; ask again")
+    async with api.flame_turn:
+        here, elsewhere = await api.ask(lambda state: views.processes(state, name, api.config.host))
+        if not here:
+            raise Conflict(f"no instance of query {name!r} is on this host; ask an orchestrator on {', '.join(elsewhere) or 'another'}")
+        drawn = await run_in_threadpool(pictures_of, here, seconds)
+    return {"managers": {im: {"said": said, "picture": picture} for im, (said, picture) in drawn.items()}, "elsewhere": elsewhere}
+
+
 async def upgraded(name: str, query: CepQuery, api: Api, dry_run: bool, timeout: float | None, fresh: bool = False) -> dict[str, Any]:
     """What becomes of each part; with a `timeout` when the query runs again. Raises QueryError, Conflict, NotFound."""
     if query.name != name:
@@ -239,7 +256,7 @@ async def upgraded(name: str, query: CepQuery, api: Api, dry_run: bool, timeout:
     return views.upgrade(found) | {each: detail[each] for each in ("name", "state", "cause", "moved")}
 
 
-async def _query(request: Request, api: Api, name: str | None) -> CepQuery:
+async def read_query(request: Request, api: Api, name: str | None) -> CepQuery:
     """The query of a document, or of a text of SQL."""
     if is_sql(request):
         return await query_of_text(request, api, name)

@@ -142,14 +142,18 @@ _ROWS_BODY = {
 async def publish(name: str, request: Request, api: InjectedApi, end: bool = False) -> Any:
     """Publishes records, for small clients; `end` closes REST's publisher after them."""
     json_only(request)
-    return _passed_on(202, *await api.gateway.ask("POST", "/records", {"stream": name, "end": end}, await request.body(), _shown(request)))
+    return passed_on(
+        202, *await api.gateway.ask("POST", "/records", {"stream": name, "end": end}, await request.body(), shown_token(request))
+    )
 
 
 @router.post("/streams/{name}/advance", status_code=202, response_model=models.RowsTaken)
 async def advance(name: str, wanted: models.Advance, request: Request, api: InjectedApi) -> Any:
     """Promises that REST's publisher sends no older row: windows that end by then need not wait for it. What it publishes later and is
     older, is late. A time that has passed already changes nothing."""
-    return _passed_on(202, *await api.gateway.ask("POST", "/advance", {"stream": name}, wanted.model_dump_json().encode(), _shown(request)))
+    return passed_on(
+        202, *await api.gateway.ask("POST", "/advance", {"stream": name}, wanted.model_dump_json().encode(), shown_token(request))
+    )
 
 
 @router.get("/streams/{name}/answers", response_model=models.Answers)
@@ -171,7 +175,7 @@ async def answers(
     JSON has not are 'nan', 'inf' and '-inf'. What is read so can be published so.
     """
     asked = {"stream": name, "reader": reader, "most": max, "wait": wait}
-    return _passed_on(200, *await api.gateway.ask("GET", "/answers", asked, shown=_shown(request)))
+    return passed_on(200, *await api.gateway.ask("GET", "/answers", asked, shown=shown_token(request)))
 
 
 _EVENTS: dict[int | str, dict[str, Any]] = {
@@ -194,19 +198,19 @@ async def events(
     """Rows of an output stream as server-sent events, as they come. A connection that ends without the event `end` or `error` is to be made
     again, with `Last-Event-ID`; `EventSource` does so by itself. Rows as in `answers`."""
     asked = {"stream": name} | ({} if timeout is None else {"timeout": timeout})
-    headers = {"authorization": _shown(request), "last-event-id": last_event_id}
+    headers = {"authorization": shown_token(request), "last-event-id": last_event_id}
     answer = await api.gateway.open("/events", asked, {key: value for key, value in headers.items() if value is not None})
     if answer.status_code == 200:
         return PassedOn(answer)
     body = await answer.aread()
-    return Response(status_code=204) if answer.status_code == 204 else _passed_on(200, answer.status_code, body)
+    return Response(status_code=204) if answer.status_code == 204 else passed_on(200, answer.status_code, body)
 
 
-def _shown(request: Request) -> str | None:
+def shown_token(request: Request) -> str | None:
     return request.headers.get("authorization")
 
 
-def _passed_on(success: int, status: int, answer: bytes) -> Response:
+def passed_on(success: int, status: int, answer: bytes) -> Response:
     """What the gateway answered, or the problem that it met."""
     if status < 400:
         return Response(answer, success, media_type="application/json")

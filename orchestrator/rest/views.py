@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from cep.errors import NotFound
+from cep.errors import Conflict, NotFound
 from cep.model import streams as stream_documents
 from cep.model.hosts import VERSION, Host
 from cep.model.topology import Topology
@@ -30,6 +30,7 @@ from orchestrator.state.query_status import operators, rows_out
 from orchestrator.state.tables import planned_table
 
 _PRODUCING = frozenset(("ready", "running", "draining", "recovering"))
+_AT_WORK = frozenset(("running", "draining"))
 _OBSERVED = ("rows_in", "rows_out", "bypassed")
 _NOT_READING = frozenset(("ended", "stopped", "failed"))
 _AT_HOME = frozenset(("ready", "running", "paused", "ended"))
@@ -53,6 +54,7 @@ def summary(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
         "instances": len(plan.instances),
         "rows": rows_out(state, record),
         "recovery": _recovery(state, record),
+        "lease_s": record.lease_s,
     }
 
 
@@ -204,6 +206,17 @@ def managers(state: ClusterState) -> list[dict[str, Any]]:
     records = (record for record in state.queries.values() if not record.released)
     hosted = Counter(instance.im for record in records for instance in state.plans[record.name].instances)
     return [dict(state.managers[im].info) | {"instances": hosted[im]} for im in sorted(state.managers)]
+
+
+def processes(state: ClusterState, query: str, host: str) -> tuple[dict[str, int], list[str]]:
+    """Of the instance managers that a query is on: the process ids of those on `host`, and the names of the others. Raises NotFound;
+    Conflict: nothing of it runs."""
+    record = state.query(query)
+    if record.state not in _AT_WORK:
+        raise Conflict(f"query {query!r} is {record.state}, and nothing of it can be seen at work")
+    there = sorted({instance.im for instance in state.plans[record.name].instances} & state.managers.keys())
+    here = [im for im in there if not host or state.managers[im].host == host]
+    return {im: int(state.managers[im].info["pid"]) for im in here}, [im for im in there if im not in here]
 
 
 def hosts(state: ClusterState, own: str, topology: Topology) -> list[dict[str, Any]]:

@@ -72,6 +72,7 @@ from orchestrator.state.events import (
     OfferMembersKey,
     OpenPublisher,
     RegisterKey,
+    RenewLease,
     RevokeKey,
     RotateMembersKey,
     ScaleSubquery,
@@ -136,7 +137,7 @@ class ClusterState(ClusterModel):
     @property
     def deadline(self) -> float | None:
         """The steady time at which a Tick is due; None: never."""
-        times = [*self._deployments.release_at.values(), *self.taking.deadlines]
+        times = [*self._deployments.release_at.values(), *self._deployments.lease_until.values(), *self.taking.deadlines]
         if self._steady < self.judge_from and any(self._deployments.bereft()):
             times.append(self.judge_from)
         if evacuations.concerned(self):
@@ -155,8 +156,10 @@ class ClusterState(ClusterModel):
     def _take(self, event: Event, now: Now) -> Iterable[str]:
         """Notes the event; the queries it concerns."""
         match event:
-            case SubmitQuery(plan, start, owner):
-                return self._deployments.submit(plan, start, now, owner)
+            case SubmitQuery(plan, start, owner, lease_s):
+                return self._deployments.submit(plan, start, now, owner, lease_s)
+            case RenewLease(name):
+                self._deployments.renew(name, now)
             case StartQuery(name):
                 return self._deployments.start(name)
             case StopQuery(name, drain):
@@ -218,7 +221,9 @@ class ClusterState(ClusterModel):
     def _tick(self, now: Now) -> list[str]:
         if self.keys.sweep_at is not None and self.keys.sweep_at <= now.steady:
             self.keys.sweep(now)
-        return sorted({*self._deployments.release_due(now), *evacuations.concerned(self), *self.taking.due(now)})
+        return sorted(
+            {*self._deployments.release_due(now), *self._deployments.lease_due(now), *evacuations.concerned(self), *self.taking.due(now)}
+        )
 
     def _discard(self, path: str) -> None:
         """Raises NotFound, or Conflict: it is not ours to remove."""

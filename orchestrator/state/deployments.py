@@ -7,6 +7,7 @@ anything has changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -37,10 +38,11 @@ class Deployments:
         self.model, self.catalog, self.desired, self.checkpoints = model, catalog, desired, checkpoints
         self.epoch = 0
         self.release_at: dict[str, float] = {}  # query that is over -> the steady time at which it cannot be read any more
+        self.lease_until: dict[str, float] = {}  # query that has a lease -> when that ends, likewise
 
     # --- what is asked
 
-    def submit(self, plan: PhysicalPlan, start: bool, now: Now, owner: str = "") -> list[str]:
+    def submit(self, plan: PhysicalPlan, start: bool, now: Now, owner: str = "", lease_s: float = 0.0) -> list[str]:
         """Raises what `ClusterModel.check_new` does, or Conflict: an instance that it reads from is about to move."""
         query = plan.query
         self.model.check_new(query, owner)
@@ -53,7 +55,9 @@ class Deployments:
         for stream in query.streams:
             if stream.name not in plan.feeds:
                 self.catalog.declare_read(stream)
-        self.model.queries[query.name] = QueryRecord(query.name, queries.to_json(query), self.epoch, hosts, start, owner=owner)
+        record = QueryRecord(query.name, queries.to_json(query), self.epoch, hosts, start, owner=owner, lease_s=lease_s)
+        self.model.queries[query.name] = record
+        self._begin_lease(record, now)
         self.model.remember_plan(query.name, plan, physical.to_json(plan))
         self.checkpoints.deployed(query.name)
         self._request(query.name, "assign", now)
@@ -216,10 +220,33 @@ class Deployments:
         alive = (record for record in self.model.queries.values() if "failure" in LIFE_CYCLE[record.state])
         return (record for record in alive if missing(self.model, record))
 
+    def renew(self, name: str, now: Now) -> None:
+        """It was asked for. Raises NotFound, or Conflict: it has no lease, and stays anyway."""
+        record = self.model.query(name)
+        if not record.lease_s:
+            raise Conflict(f"query {name!r} is no preview")
+        self._begin_lease(record, now)
+
+    def _begin_lease(self, record: QueryRecord, now: Now) -> None:
+        if record.lease_s:
+            self.lease_until[record.name] = now.steady + record.lease_s
+
+    def lease_due(self, now: Now) -> list[str]:
+        """Those that were not asked for any more, which are to be forgotten; one that cannot be now is looked at again a lease later."""
+        due = [name for name, time in self.lease_until.items() if time <= now.steady]
+        for name in due:
+            self.lease_until.pop(name)
+            if name in self.model.queries and not self.model.queries[name].forget:
+                with suppress(Conflict):
+                    self.forget(name, now)
+                self._begin_lease(self.model.queries[name], now)
+        return due
+
     def restore(self, record: QueryRecord, plan: PhysicalPlan, document: object, now: Now) -> None:
         """One that was written before this orchestrator came."""
         self.model.queries[record.name] = record
         self.model.remember_plan(record.name, plan, document)
+        self._begin_lease(record, now)
         if is_over(record.state) and not record.released:
             self.release_at[record.name] = now.steady + self._keep_s(record)
 
@@ -341,6 +368,7 @@ class Deployments:
         self.model.queries[name] = replace(self.model.queries[name], released=True)
 
     def _vanish(self, name: str) -> None:
+        self.lease_until.pop(name, None)
         self._release(name)
         self.checkpoints.forget(name)
         self.desired.erase(name)

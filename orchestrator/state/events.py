@@ -19,11 +19,20 @@ from orchestrator.state.blame import Deaths
 
 @dataclass(frozen=True, slots=True)
 class SubmitQuery:
-    """A planned query is to be deployed, and to run as soon as it is ready if `start`; `owner`: for which client."""
+    """A planned query is to be deployed, and to run as soon as it is ready if `start`; `owner`: for which client; `lease_s`: until it was
+    not asked for during so long, 0: until it is forgotten."""
 
     plan: PhysicalPlan
     start: bool = True
     owner: str = ""
+    lease_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RenewLease:
+    """A query that has a lease was asked for."""
+
+    query: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +270,7 @@ class Tick:
 
 Event = (
     SubmitQuery
+    | RenewLease
     | StartQuery
     | StopQuery
     | ForgetQuery

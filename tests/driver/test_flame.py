@@ -1,4 +1,7 @@
-"""`cep flame`: pictures of running instance managers by py-spy, and what it says where that cannot be."""
+"""`cep flame`: pictures of running instance managers by py-spy, and what it says where that cannot be.
+
+Tests `cep/service/flame.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.errors import CepError, NotFound
+from cep.service.flame import record, targets
 from driver import LocalCluster
 from driver.cli import app
-from driver.flame import record, targets
 from tests.support.paths import ROOT
 from tests.support.visits import rows, windows
 from tests.support.waiting import until
@@ -81,7 +84,7 @@ DENIED = """
 import os, sys
 from pathlib import Path
 from cep.errors import CepError
-from driver.flame import record
+from cep.service.flame import record
 if os.geteuid() == 0:
     os.setgid(65534), os.setuid(65534)
 try:

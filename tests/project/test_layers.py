@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-PACKAGES = ("cep", "instance_manager", "orchestrator", "driver", "numa_cep", "hibench", "connectors")
+PACKAGES = ("cep", "instance_manager", "orchestrator", "driver", "console", "numa_cep", "hibench", "connectors")
 
 #: Layer -> the layers it may import. A layer is a package, or under `cep` a subpackage or a module.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -65,7 +65,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "instance_manager": {"cep"},
     # a text of SQL becomes a query where POST /queries takes it, and documents of connectors are checked where they are declared
     "orchestrator": {"cep", "driver.streaming_sql", "connectors"},
-    "driver": {"cep", "driver.builder", "driver.streaming_sql"},
+    "driver": {"cep", "driver.builder", "driver.rest", "driver.streaming_sql", "driver.top"},
+    "driver.rest": {"cep", "driver"},
+    "driver.top": {"cep"},
+    "console": {"cep.config", "cep.errors", "cep.service", "driver.rest", "driver.top"},  # REST is all that it knows of a cluster
     "driver.builder": {"cep"},
     "driver.streaming_sql": {"cep", "driver.builder"},  # makes what the builder makes, and knows of no cluster
     "numa_cep": {"cep", "driver", "connectors"},
@@ -94,7 +97,7 @@ FEW: dict[str, dict[str, str]] = {
         "cep/kernels/machine/user_code.py": "compiles users' functions, which are no kernels",
     },
     "subprocess": {
-        "driver/flame.py": "runs the profiler",
+        "cep/service/flame.py": "runs the profiler",
         "driver/processes/java.py": "asks a java for its version",
         "driver/local.py": "starts the supervisor",
         "driver/processes/process.py": "starts what must not outlive it",
@@ -115,6 +118,7 @@ FEW: dict[str, dict[str, str]] = {
         "driver/processes/children.py": "pauses between the deaths of a process",
         "driver/cli.py": "how long ago a process has died",
         "driver/hosts.py": "how long ago a host has joined",
+        "console/watch.py": "asks each second, and not when no page looks",
         "driver/processes/joining.py": "time limits",
         "driver/processes/events.py": "waits until a time",
         "driver/gateway.py": "gives up what is not asked for",
@@ -158,6 +162,7 @@ FEW: dict[str, dict[str, str]] = {
         "orchestrator/rest_process.py": "the token, which no command line should show",
         "connectors/running/__main__.py": "likewise",
         "connectors/running/secrets.py": "secrets that documents refer to",
+        "console/__main__.py": "likewise",
     },
 }
 
@@ -312,7 +317,7 @@ def test_what_runs_no_kernel_starts_without_numba() -> None:
 PARTS = 48
 ALONE = """
 import json, os, sys, threading
-import fastapi, httpx, jinja2, kazoo.client, matplotlib.figure, numba.extending, pandas, psutil  # not ours
+import fastapi, httpx, jinja2, kazoo.client, matplotlib.figure, nicegui, numba.extending, pandas, psutil  # not ours
 import pyarrow.compute, pyspark.sql, rich.table, sqlglot, typer, uvicorn, yaml, zmq
 for module in json.loads(sys.argv[1]):
     child = os.fork()

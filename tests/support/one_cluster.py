@@ -67,9 +67,10 @@ ONE_CLUSTERS = {
     "two": OneCluster(
         2,
         *(f"tests/cluster/test_{name}.py" for name in ("generated", "files", "quiet", "many", "cluster", "queries", "streams_that_grow")),
-        *(f"tests/driver/test_{name}.py" for name in ("gateway", "flame", "cli", "changing", "sql_command", "top")),
+        *(f"tests/driver/test_{name}.py" for name in ("gateway", "flame", "previews", "cli", "changing", "sql_command", "top")),
         *("tests/benchmarks/faults/test_fuzz.py", "tests/benchmarks/measured/test_published.py", "tests/hibench/test_bench.py"),
         "tests/hibench/workloads/test_workload.py",
+        *("tests/console/test_pages.py", "tests/driver/processes/test_console.py"),
         "tests/orchestrator/rest/test_openapi.py",
         "tests/project/test_streams_that_grow_page.py",
     ),

@@ -98,7 +98,7 @@ def test_units_stand_last() -> None:
 def test_a_default_is_that_of_the_code(kind: type) -> None:
     defaults = {each.name: each.default for each in fields(kind)}
     # port 0, any, is for programs; an orchestrator is always told. The session time-out of a program's cluster depends on its address
-    others = {"rest_port"} | ({"session_timeout_s"} if kind is LocalConfig else set())
+    others = {"rest_port", "console_port"} | ({"session_timeout_s"} if kind is LocalConfig else set())
     known = {option.field_name: option.default for option in OPTIONS if option.field_name in defaults and option.name not in others}
     told = {name: value for name, value in known.items() if kind is LocalConfig or name not in ("zookeeper", "rest_host", "token")}
     assert told == {name: defaults[name] for name in told}

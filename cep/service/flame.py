@@ -1,4 +1,4 @@
-"""`cep flame`: where the instance managers of a query spend their time, as a picture, by the sampling profiler py-spy.
+"""Where the instance managers of a query spend their time, as a picture, by the sampling profiler py-spy: `cep flame` and REST.
 
 py-spy reads the memory of a running process: nothing is compiled into the engine for it, and what is not being looked at pays nothing. It
 is an extra (`pip install 'numa-cep[profile]'`). It needs the right to look into another process (ptrace), which Linux gives to root, and
@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def record(found: Mapping[str, int], seconds: float, output: Path, native: bool 
     Raises:
         CepError: py-spy is not there, may not look, or failed; says why and what to do.
     """
-    files = {im: output if len(found) == 1 else output.with_stem(f"{output.stem}-{im}") for im in found}
+    files = _files(found, output)
     profiler = _profiler()
     commands = {im: [profiler, *_arguments(found[im], seconds, files[im], native)] for im in found}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
@@ -76,6 +77,18 @@ def record(found: Mapping[str, int], seconds: float, output: Path, native: bool 
             run.kill()
             run.wait()
     return made
+
+
+def pictures_of(found: Mapping[str, int], seconds: float) -> dict[str, tuple[str, str]]:
+    """As `record`: instance manager -> how many samples, and the picture as SVG; empty where there is none. Raises CepError."""
+    with tempfile.TemporaryDirectory(prefix="cep-flame-") as folder:
+        output = Path(folder, "flame.svg")
+        said = record(found, seconds, output)
+        return {im: (said[file], file.read_text() if file.exists() else "") for im, file in _files(found, output).items()}
+
+
+def _files(found: Mapping[str, int], output: Path) -> dict[str, Path]:
+    return {im: output if len(found) == 1 else output.with_stem(f"{output.stem}-{im}") for im in found}
 
 
 def _arguments(pid: int, seconds: float, output: Path, native: bool) -> list[str]:

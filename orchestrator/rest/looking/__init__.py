@@ -1,0 +1,1 @@
+"""REST: what a cluster did, and what a query would answer."""

@@ -1,0 +1,257 @@
+"""Every page of the console in a real browser: what is shown, what is asked for elsewhere (nothing), and names that would be scripts.
+
+Tests `actions.py`, `pages/now.py`, `pages/query.py`, `pages/queries.py`, `pages/editor.py`, `pages/previewing.py`, `pages/letters.py`,
+`pages/sampling.py`, `pages/streams.py`, `pages/history.py`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from driver import TIME, LocalCluster, Query, col, count, lit, stream
+from tests.support.console_process import EVIL, console_of
+from tests.support.waiting import until
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")]
+
+NAME = EVIL.replace("/", "")  # of a query, which is part of an address
+VISITS = stream(
+    f"in {NAME}", **{f"c {EVIL}": str, ":onclick": str, "n": "int64", "ts": "timestamp[ms]", "event_time": "ts", "disorder": "0s"}
+)
+START_MS = 1_700_000_000_000
+SECRET = "a secret of enough characters"
+
+
+def evil_query() -> Query:
+    """Names, constants, notes and dead letters of it are all what a page must take for text."""
+    divided = lit(7) // (col("n") - 3)
+    chosen = {f"c {EVIL}": col(f"c {EVIL}"), ":onclick": col(":onclick"), "d": divided, "ts": col("ts")}
+    return (
+        Query(NAME)
+        .source(VISITS)
+        .filter(f"f {EVIL}", col(f"c {EVIL}") != f"constant {EVIL}")
+        .map(f"m {EVIL}", **chosen)
+        .aggregate("w", TIME("1s"), by=[f"c {EVIL}", ":onclick"], visits=count())
+        .output(f"out {NAME}")
+    )
+
+
+def rows(n: int, begin: int = 0) -> list[dict[str, Any]]:
+    """Every fifth becomes a dead letter."""
+    return [{f"c {EVIL}": EVIL, ":onclick": "window.pwned=4", "n": i % 5, "ts": START_MS + 100 * i} for i in range(begin, begin + n)]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(2, token="a-token", numa=False) as cluster:
+        cluster.deploy(evil_query())
+        cluster.deploy(Query("other").source(VISITS).output("passed").options(recover="on-commit"))
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def address(running: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with console_of(running.rest.url, tmp_path_factory.mktemp("console"), "a-token", SECRET) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def publishing(running: LocalCluster) -> Iterator[None]:
+    """Rows go on coming."""
+    over: list[bool] = []
+
+    def publish() -> None:
+        with running.publisher(f"in {NAME}", keep_open=True) as out:
+            begin = 0
+            while not over:
+                out.send(rows(50, begin))
+                begin += 50
+
+    with ThreadPoolExecutor(1) as threads:
+        done = threads.submit(publish)
+        try:
+            yield
+        finally:
+            over.append(True)
+        done.result()
+
+
+class Browsing:
+    """A page, what it asked for elsewhere, and what its scripts complained of."""
+
+    def __init__(self, page: Any, address: str) -> None:
+        self.page, self.address = page, address
+        self.foreign: list[str] = []
+        self.errors: list[str] = []
+        page.route("**/*", self._route)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("dialog", lambda dialog: self.errors.append(f"dialog {dialog.message}"))
+
+    def _route(self, route: Any) -> None:
+        if route.request.url.startswith((self.address, "data:")):
+            route.continue_()
+        else:
+            self.foreign.append(route.request.url)
+            route.abort()
+
+    def go(self, path: str, *words: str) -> None:
+        """Until all these words are on the page."""
+        self.page.goto(self.address + path)
+        for word in words:
+            self.sees(word)
+
+    def sees(self, word: str) -> None:
+        until(lambda: word in self.page.inner_text("body") or word in self.svg())
+
+    def svg(self) -> str:
+        return str(self.page.evaluate("[...document.querySelectorAll('svg text, svg title')].map(e => e.textContent).join('\\n')"))
+
+    def check(self) -> None:
+        assert (self.page.evaluate("window.pwned"), self.foreign, self.errors) == (None, [], [])
+        assert self.page.evaluate("document.querySelectorAll('img[onerror], img[src=x], [onclick]').length") == 0
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def browsing(chromium: Any, address: str) -> Iterator[Browsing]:
+    context = chromium.new_context(viewport={"width": 1600, "height": 1200})
+    made = Browsing(context.new_page(), address)
+    made.page.goto(f"{address}/?secret={quote(SECRET)}")
+    yield made
+    made.check()
+    context.close()
+
+
+def test_without_the_secret_there_is_a_form(chromium: Any, address: str) -> None:
+    context = chromium.new_context()
+    made = Browsing(context.new_page(), address)
+    made.go("/queries", "The secret of this console")
+    made.page.fill("input", SECRET)
+    made.page.click("button")
+    made.sees("Machines")
+    made.check()
+    context.close()
+
+
+def test_now(browsing: Browsing, publishing: None) -> None:
+    browsing.go("/", "Machines", "dead letters", "im-0", "im-1", EVIL[:12])
+    until(lambda: "0/s" not in browsing.page.inner_text(".tile >> nth=0"))
+
+
+def test_queries_by_keys_and_filter(browsing: Browsing, publishing: None) -> None:
+    browsing.go("/", "Machines")
+    browsing.page.keyboard.press("?")
+    browsing.sees("filter the table")
+    browsing.page.keyboard.press("Escape")
+    browsing.page.keyboard.press("q")
+    browsing.sees("other")
+    until(lambda: NAME in browsing.page.inner_text("tbody"))
+    until(lambda: browsing.page.locator("tbody tr").count() == 2)
+    browsing.page.keyboard.press("/")
+    until(lambda: browsing.page.evaluate("document.activeElement.matches('.filter input')"))
+    browsing.page.keyboard.type("othe")
+    until(lambda: browsing.page.locator("tbody tr").count() == 1)
+    browsing.page.click("tbody tr")
+    browsing.page.wait_for_url("**/queries/other", timeout=45_000)
+
+
+def test_a_query(browsing: Browsing, publishing: None) -> None:
+    browsing.go(f"/queries/{quote(NAME, safe='')}", "Instances", "SQ1/0", "integer division by zero")
+    until(lambda: f"m {EVIL}"[:10] in browsing.svg())
+    until(lambda: EVIL in browsing.page.inner_text("body"))
+    browsing.page.click("text=sample 5 s")
+    until(lambda: browsing.page.locator("img.picture").count() or "py-spy" in browsing.page.inner_text("body"))
+
+
+def test_actions_ask_first(browsing: Browsing, running: LocalCluster, publishing: None) -> None:
+    running.deploy(Query("short").source(VISITS).output("short.out").options(recover="on-commit"))
+    browsing.go("/queries/short", "Instances", "SQ1/0")
+    browsing.page.click("text=move …")
+    browsing.sees("It goes on there with its state")
+    browsing.page.click("text=leave it")
+    browsing.page.click("text=stop …")
+    browsing.sees("Windows that are open do not fire")
+    browsing.page.click("text=leave it")
+    assert running.query("short").status()["state"] == "running"
+    browsing.page.click("text=drain …")
+    browsing.sees("windows that are open fire with what they have")
+    browsing.page.click("text=drain it")
+    until(lambda: running.query("short").status()["state"] != "running")
+    browsing.page.click("text=delete …")
+    browsing.page.click("text=delete it")
+    until(lambda: "short" not in {each["name"] for each in running.queries()})
+    browsing.page.wait_for_url("**/queries", timeout=45_000)
+
+
+def typed(browsing: Browsing, text: str) -> None:
+    """In place of what stands in the editor."""
+    browsing.page.click(".cm-content")
+    browsing.page.keyboard.press("Control+a")
+    browsing.page.keyboard.press("Delete")
+    browsing.page.keyboard.insert_text(text)
+
+
+def test_the_editor(browsing: Browsing, running: LocalCluster, publishing: None) -> None:
+    browsing.go("/editor", "What it would become")
+    quoted = "'" + f"in {NAME}".replace("'", "''") + "'"
+    typed(browsing, f"name: typed\noperators:\n- {{name: a, type: filtr, input: {quoted}}}\noutputs:\n- {{stream: o, input: a}}\n")
+    browsing.sees("line 3: unknown type 'filtr'")
+    until(lambda: browsing.page.locator(".cm-wrong-line").count() == 1)
+    typed(browsing, f"name: typed\noperators: []\noutputs:\n- {{stream: o, input: {quoted}}}\n")
+    browsing.sees("query typed")
+    until(lambda: browsing.page.locator(".cm-wrong-line").count() == 0)
+    browsing.page.click("text=preview >> nth=0")
+    browsing.sees("newest first")
+    until(lambda: EVIL in browsing.page.inner_text("tbody"))
+    browsing.page.click("text=difference")
+    browsing.sees("there is no query 'typed' yet")
+    browsing.page.click("text=deploy …")
+    browsing.page.click("text=deploy it")
+    until(lambda: "typed" in {each["name"] for each in running.queries()})
+    browsing.page.wait_for_url("**/queries/typed", timeout=45_000)
+    until(lambda: not [each for each in running.queries() if each["lease_s"]])  # the preview has gone with its page
+    running.query("typed").delete()
+
+
+def test_streams(browsing: Browsing, publishing: None) -> None:
+    browsing.go("/streams", "passed", f"in {NAME}")
+    browsing.page.click("tbody tr td >> text=in <script>")
+    browsing.page.click("text=show rows")
+    browsing.sees("newest first")
+    until(lambda: "window.pwned=4" in browsing.page.inner_text("body"))
+
+
+def test_history(browsing: Browsing) -> None:
+    browsing.go("/history", "deploy", "cluster", NAME)
+
+
+def test_dark(browsing: Browsing) -> None:
+    browsing.go("/", "Machines")
+    browsing.page.keyboard.press("t")
+    browsing.sees("theme: light")
+    browsing.page.keyboard.press("t")
+    browsing.sees("theme: dark")
+    until(lambda: browsing.page.evaluate("document.body.classList.contains('body--dark')"))
+
+
+def test_an_orchestrator_that_is_away_is_said(browsing: Browsing, running: LocalCluster, tmp_path: Path) -> None:
+    with console_of("http://127.0.0.1:9", tmp_path) as url:
+        made = Browsing(browsing.page.context.new_page(), url)
+        made.go("/", "cannot be reached")
+        made.check()
