@@ -56,8 +56,8 @@ class KeptChannel(SubscriptionChannel):
         if isinstance(element, CheckpointBarrier):
             self.behind.append(element.number)
             return
-        if isinstance(element, Watermark | Idle):
-            return
+        if isinstance(element, Watermark | Idle) and not self.terms.reader:
+            return  # as of any other; a query that reads waits for them
         if isinstance(element, Fail):
             return  # perhaps its query goes on; if not, `end` says so
         if isinstance(element, Stop):

@@ -297,6 +297,25 @@ def test_a_query_that_reads_one_goes_on_with_its_next_attempt(cluster: LocalClus
     assert later["last"] == answers["last"][-len(later["last"]) :] and len(later["last"]) >= (batches - 32) * rows // 100
 
 
+def test_its_reader_hears_of_time_where_no_rows_come(cluster: LocalCluster) -> None:
+    """All rows are of one group: the other instance that puts them out has none, and says only how late it is."""
+    made = Query("one-group").source(stream("one-group.in", t="timestamp[ms]", key=int, event_time="t", disorder="0s"))
+    made = made.aggregate("w", TIME("1s"), by="key", n=count()).output("one-group.out")
+    cluster.deploy(made.options(parallelism=2, recover="on-commit", checkpoint="100ms"))
+    reading = Query("sums").source("one-group.out").aggregate("all", TIME("5s"), n=sum_("n")).output("sums.out")
+    with (
+        cluster.deploy(reading.options(parallelism=1)).subscribe("sums.out") as found,
+        cluster.publisher("one-group.in", keep_open=True) as out,
+    ):
+        out.send([{"t": i * 100, "key": 1} for i in range(300)])
+        answers = list[int]()
+        while len(answers) < 5:
+            batch = found.next_batch()
+            assert batch is not None
+            answers += batch.column("n").to_pylist()
+    assert answers == [50] * 5
+
+
 @pytest.mark.parametrize("recover", ["on-commit", pytest.param("at-once", marks=pytest.mark.long)])
 def test_instances_move_while_rows_come_and_their_managers_die(cluster: LocalCluster, recover: str) -> None:
     name, rows = f"moved-{recover}", 500
