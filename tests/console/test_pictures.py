@@ -97,7 +97,7 @@ def test_a_plan() -> None:
     shapes, width, height = plan_graph(PLAN, rates())
     said = texts(shapes)
     assert {"visits", "out", "SQ1   2 instances", "SQ2   1 instance", "2.0 k/s", "500/s", "5.0/s", "route-key"} <= set(said)
-    assert {"pick", "50.0 %", "250 µs", "read visits", "100.0 %"} <= set(said)
+    assert {"queue 0 B · lag 1.0 s", "pick", "50.0 %", "250 µs", "read visits", "100.0 %"} <= set(said)
     assert (width, height) > (900, 70)
     wanted = ["visits", "SQ1   2 instances", "SQ2   1 instance", "out"]
     x = {shape.text: float(shape.attributes["x"]) for shape in all_of(shapes) if shape.tag == "text" and shape.text in wanted}
