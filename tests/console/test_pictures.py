@@ -42,8 +42,12 @@ def rates(blocked: float = 0.0) -> QueryRates:
 
 def sight(query: QueryRates, **more: Any) -> Sight:
     managers = (InstanceManagerRow("im-0", 0, 0, 0.95, 1 << 20), InstanceManagerRow("im-1", 1, 0, 0.2, 1 << 20))
-    registered = tuple({"id": each.im, "host": "h"} for each in managers)
-    known = {"topology": {"nodes": [{"id": 0, "cores": [0, 1], "memory_bytes": 1 << 30}]}, "plans": {"q": PLAN}, "managers": registered}
+    hosts = ({"name": "h", "instance_managers": ["im-0", "im-1"], "clock_off": False, "leaving": False},)
+    known = {
+        "topology": {"hosts": {"h": {"nodes": [{"id": 0, "cores": [0, 1], "memory_bytes": 1 << 30}]}}},
+        "plans": {"q": PLAN},
+        "hosts": hosts,
+    }
     return Sight(rates=ClusterRates(100.0, {"q": query}, managers), **known | more)
 
 
@@ -153,7 +157,7 @@ def test_what_is_wrong() -> None:
             "no_room": "the disk is full",
             "quarantined": [{"node": "/n", "reason": "no JSON"}],
         },
-        hosts=({"name": "h", "clock_off": True, "clock_ms": 900, "leaving": True, "instances": 2},),
+        hosts=({"name": "h", "instance_managers": [], "clock_off": True, "clock_ms": 900, "leaving": True, "instances": 2},),
         error="the orchestrator cannot be reached",
         at=1_000.0,
     )
