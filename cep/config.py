@@ -64,6 +64,7 @@ class ClusterConfig:
         rest_fd: a listening socket inherited from the process that started the orchestrator; None: it opens its own.
         zookeeper_secret: the file with the secret by which the cluster's processes are known to ZooKeeper; None: it is open.
         gateway: the Unix socket of the process that publishes and subscribes for REST clients; None: there is none.
+        connectors: the Unix socket at which a connection has the process started that runs connectors; None: it is started by hand.
         reports: the folder in which supervisors report on the processes they keep up (`cep.service.reports`); None: none does.
         checkpoint_folder: where checkpoints of queries are, a folder that all processes of the cluster share; None: below the home.
         fast_path: small messages take the fast path through instances that only pass tuples on; False: none does (for bug reports).
@@ -105,6 +106,7 @@ class ClusterConfig:
     rest_fd: int | None = None
     zookeeper_secret: str | None = None
     gateway: str | None = None
+    connectors: str | None = None
     reports: str | None = None
     rest_url: str | None = None
     host: str = ""

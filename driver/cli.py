@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,9 +17,11 @@ from rich.table import Column, Table
 
 from cep.errors import CepError, ClusterError, QueryError, counted
 from cep.model.limits import UNIT_HINT
-from driver import changing, door, hosts, log_lines, looking, sql_command
+from driver import changing, connecting, door, hosts, log_lines, looking, sql_command
+from driver.applications import commands
 from driver.cluster import Cluster, Running
-from driver.configuration import commands, table
+from driver.configuration import commands as config_commands
+from driver.configuration import table
 from driver.configuration.flags import CONFIG, role_command
 from driver.configuration.told import Told, named_file, tell
 from driver.documents import NameArgument, documents_in, is_document, read_document
@@ -35,7 +38,7 @@ CHECK_S = 0.5  # between two looks at whether the cluster is there
 # typer makes an option of each parameter of a command: hence so many.
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
 roles.register(app)
-app.add_typer(commands.app, name="config")
+app.add_typer(config_commands.app, name="config")
 
 
 def _say_version(wanted: bool) -> None:
@@ -154,6 +157,7 @@ def _tell(name: str | None, as_json: bool, url: str, token: str | None, ca: str 
         info = cluster.info()
         wrong = [*troubles(info["supervisors"], time.time()), *map(_set_aside, info["quarantined"]), *filter(None, [info["no_room"]])]
         wrong += unbound(cluster.instance_managers())
+        wrong += filter(None, map(connecting.trouble, cluster.connectors()))
     if as_json:
         print(json.dumps(found, indent=2))
     elif found:
@@ -191,15 +195,24 @@ def stop(
 
 @app.command()
 def delete(
-    name: NameArgument,
+    name: Annotated[str | None, typer.Argument(help="The query's name; or, with an option, a stream's or an application's.")] = None,
     stream: Annotated[bool, typer.Option("--stream", help="It is the name of a declared stream.")] = False,
+    application: Annotated[bool, typer.Option("--application", help="It is that of an application, whose queries and streams go.")] = False,
+    file: Annotated[Path | None, typer.Option("-f", "--file", help="The application that is declared in this file.")] = None,
     url: Url = table.URL,
     token: Token = None,
     ca: Authority = None,
 ) -> None:
-    """Stops a query and forgets it; or forgets a stream that no query reads."""
+    """Stops a query and forgets it; or a stream that no query reads, or an application with all that belongs to it."""
+    if file is not None and name is None:
+        name, application = import_module("driver.applications.reading").read_application(file).name, True
+    elif file is not None or name is None or (stream and application):
+        raise CepError("expected the name of a query, --stream NAME, --application NAME or -f FILE")
     with Cluster(url, token, ca=ca) as cluster:
-        if stream:
+        if application:
+            for kind, each in import_module("driver.applications.applying").remove(cluster, name):
+                out.print(f"{kind} {each}: deleted")
+        elif stream:
             cluster.undeclare(name)
         else:
             Running(cluster, name).delete()
@@ -232,8 +245,10 @@ stream_commands.register(app)
 publishing.register(app)
 log_lines.register(app)
 hosts.register(app)
+connecting.register(app)
 door.register(app)
 sql_command.register(app)
+commands.register(app)
 
 
 def _with_pointer(error: CepError) -> str:

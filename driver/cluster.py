@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, Self, overload
 
 from cep.errors import CepError, ClusterError, NotFound, QueryFailed
@@ -13,6 +15,7 @@ from cep.model import streams as stream_documents
 from cep.model.growth import wider
 from cep.model.streams import Stream
 from cep.service.keys import KEY_S
+from driver.applications.change import Change
 from driver.builder.html import html_table, paragraph
 from driver.builder.query import Query
 from driver.engines import SparkRunning, check_engine, deploy
@@ -365,6 +368,26 @@ class Cluster:
     def queries(self) -> list[dict[str, Any]]:
         return list(self.rest.get("/queries"))
 
+    def apply(
+        self, file: str | Path, variables: Mapping[str, Any] | None = None, *, dry_run: bool = False, anew: bool = False
+    ) -> list[Change]:
+        """Makes the cluster have what the application in `file` declares (docs/applications.md): streams and queries that differ are
+        created, changed or removed; returns what changed, or with `dry_run` would. `variables`: in place of their values in the file.
+        `anew`: queries that cannot be upgraded may begin anew, without what they know.
+
+        Raises:
+            QueryError: the file is wrong: where, and why.
+            Conflict: something of it is refused, or would begin anew; nothing has changed.
+        """
+        applying = import_module("driver.applications.applying").Applying(self, Path(file), variables)
+        if dry_run:
+            return list(applying.changes)
+        return list(applying.run(anew))
+
+    def applications(self) -> list[dict[str, Any]]:
+        """The names of all applications, and of what belongs to each."""
+        return list(self.rest.get("/applications"))
+
     def declare(self, stream: Stream) -> None:
         """Declares a stream without a query, or gives it nullable columns more. Raises Conflict if it is declared otherwise."""
         self.rest.put(path("streams", stream.name), stream_documents.to_json(stream))
@@ -457,13 +480,15 @@ class Cluster:
         resumable: bool = False,
         resume: str | None = None,
         window_bytes: int = WINDOW_BYTES,
+        apart: bool = False,
     ) -> Subscription:
         """Answers of an output stream, whether its query is deployed already or will be: nothing that comes after is lost. Arguments as
         those of `Running.subscribe`.
 
         `window_bytes`: of what is held within the budget, how much each producing instance sends before it is taken; the rest waits there.
+        `apart`: it is read by `Subscription.next_named`.
         """
-        options = SubscriptionOptions(on_slow, keep_s, event_time, budget_bytes, resumable or resume is not None, window_bytes)
+        options = SubscriptionOptions(on_slow, keep_s, event_time, budget_bytes, resumable or resume is not None, window_bytes, apart)
         if resume is not None:
             token = resumed(resume, stream, None, options)
             return Subscription(self.rest, self.data_plane(), stream, options, resume=token).attach(token.query)
@@ -476,6 +501,20 @@ class Cluster:
     def subscribe_all(self, streams: Sequence[str], **options: Any) -> Subscriptions:
         """Answers of many output streams of queries that are deployed, in one place; options as those of `subscribe`."""
         return Subscriptions(self.rest, self.data_plane(), streams, SubscriptionOptions(**options)).attach()
+
+    def connect(self, connector: Mapping[str, Any], dry_run: bool = False) -> dict[str, Any]:
+        """Declares a connector, as its document says, in place of one of its name; it runs from then on (docs/connectors.md). `connectors`
+        tells how it does. `dry_run`: nothing is declared. Raises QueryError: it makes no sense; says where."""
+        address = path("connectors", str(connector.get("name"))) + f"?dry_run={str(dry_run).lower()}"
+        return dict(self.rest.put(address, dict(connector)))
+
+    def connectors(self) -> list[dict[str, Any]]:
+        """All connectors: what each is at, how many rows it has brought or taken, and what is wrong with it."""
+        return list(self.rest.get("/connectors"))
+
+    def disconnect(self, connector: str) -> None:
+        """Stops a connector for good. Raises NotFound."""
+        self.rest.delete(path("connectors", connector))
 
     def explain(self, query: Query | Mapping[str, Any]) -> str:
         """The plan that a query would get now; nothing is deployed."""

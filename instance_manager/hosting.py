@@ -105,18 +105,39 @@ class Entry:
 
 @dataclass
 class Attachment:
-    """A stream of another query as this instance reads it; `share`: bytes that each of the producers may have under way."""
+    """A stream of another query as this instance reads it; `share`: bytes that each of the producers may have under way.
+
+    Args:
+        attempt: that query's, with which it is, or is about to be.
+        endpoints: of the producers.
+        joined: of those that have answered: what has come, and the lineage of its numbers.
+        behind: of these, those that have not answered in this attempt.
+    """
 
     source: QuerySource
     feed: Feed
     terms: dict[str, Any]
     share: int
+    attempt: int = 0
+    endpoints: dict[int, str] = field(default_factory=dict)
+    joined: dict[int, tuple[Inbox, str]] = field(default_factory=dict)
+    behind: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.endpoints = dict(self.feed.producers)
 
     def outlet(self, producer: int) -> ChannelId:
-        return ChannelId.outlet(self.feed.query, self.source.stream, producer, self.feed.epoch)
+        return ChannelId.outlet(self.feed.query, self.source.stream, producer, self.feed.epoch, self.attempt)
 
     def channel(self, producer: int) -> ChannelId:
         return self.outlet(producer).to(self.terms["id"])
+
+    def asked(self, producer: int) -> dict[str, Any]:
+        """What a producer is asked for: all from now on, or from where we are."""
+        if producer not in self.behind:
+            return self.terms
+        inbox, lineage = self.joined[producer]
+        return self.terms | {"next": inbox.taken, "lineage": lineage}
 
 
 class Leaving(Protocol):

@@ -39,6 +39,7 @@ from instance_manager.control.commands import (
     ExpectInstance,
     ExpectNoMore,
     FailInstance,
+    FollowFeeds,
     HearCheckpoints,
     InstanceCommand,
     LoseStreams,
@@ -345,6 +346,8 @@ class Loop:
             case DropSubscriptions(_, ids):
                 hosted.move.wanted = [each for each in hosted.move.wanted if each["id"] not in ids]
                 self.clients.subscribers.drop(hosted, ids)
+            case FollowFeeds(_, feeds):
+                self.feeds.follow(hosted, feeds)
             case LoseStreams(_, streams):
                 for attachment in hosted.attachments:
                     if attachment.source.stream in streams:

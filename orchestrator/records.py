@@ -284,6 +284,19 @@ class PublisherRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ApplicationRecord:
+    """What belongs to an application, by name; what each is stands with itself."""
+
+    name: str
+    streams: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
+    connectors: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Evacuation:
     """`agent`: of the host that is to be left. `until`: seconds since 1970."""
 

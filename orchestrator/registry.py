@@ -56,6 +56,8 @@ _KINDS = (
     "blames",
     "evacuations",
     "keys",
+    "applications",
+    "connectors",
 )
 _GONE = None
 _DEPTH_MAX = 5  # of nodes, below each kind: two more than are ours, so that what is in the way is seen

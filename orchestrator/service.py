@@ -114,6 +114,7 @@ class Service:
         store: where checkpoints are.
         watch: is told which instance managers there are, and says by `manager_died` that one has ended.
         rings: where clients of this host keep what they have sent.
+        wake: has a process started that runs connectors, where none has been needed yet.
     """
 
     def __init__(
@@ -128,8 +129,9 @@ class Service:
         store: Store | None = None,
         watch: Callable[[Mapping[str, InstanceManager]], None] = lambda managers: None,
         rings: Rings | None = None,
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
-        self._watch = watch
+        self._watch, self._wake, self._woken = watch, wake, False
         self._watched: Mapping[str, InstanceManager] | None = None
         self.config, self.topology = config, topology
         self.connected = self.leads = False
@@ -300,6 +302,9 @@ class Service:
             self._registry.flush(self._fence)
             self._manifests.confirmed()
             self._rings.look(self._state, self.now())
+            if self._state.connectors.records and not self._woken:
+                self._woken = True
+                self._wake()
 
     def _all_deaths(self) -> Deaths:
         """Those of other hosts come with their registrations."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from cep.config import ClusterConfig
@@ -39,7 +42,7 @@ class ServiceThread(threading.Thread):
         self._deaths = DeathWatch(lambda im, process: self.service.manager_died(im, process))
         rings = None if config.rings is None else Rings(Path(config.rings))
         given = config, topology, session, SystemClock(), candidate, deaths, members
-        self.service = Service(*given, watch=self._deaths.watch, rings=rings)
+        self.service = Service(*given, watch=self._deaths.watch, rings=rings, wake=partial(_wake, config.connectors))
         self._deaths.start()
 
     def run(self) -> None:
@@ -56,3 +59,11 @@ class ServiceThread(threading.Thread):
         """Ends its session, so that another leads at once."""
         self.service.close()
         self.join(timeout=5)
+
+
+def _wake(listener: str | None) -> None:
+    """By a connection: whatever listens there starts what is needed, once."""
+    if listener is not None:
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as calling:
+            calling.setblocking(False)
+            calling.connect(listener)

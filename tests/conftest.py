@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import hypothesis.core
@@ -26,6 +29,7 @@ from tests.support.control_plane import Keeper, keeper
 from tests.support.one_cluster import ONE_CLUSTERS, one_cluster_of
 from tests.support.one_spark import FILES as SPARK_FILES
 from tests.support.one_spark import end_spark, one_spark
+from tests.support.paths import ROOT
 
 #: Two cores are shared by many, so nothing has a deadline; a large query takes a while to draw, and one failure to shrink.
 CALM: dict[str, Any] = {
@@ -36,7 +40,7 @@ CALM: dict[str, Any] = {
 }
 
 #: The examples are the same every time, by each test's own text: a commit that passed passes again. New ones are sought by the other two.
-settings.register_profile("ci", max_examples=16, derandomize=True, database=None, **CALM)
+settings.register_profile("ci", max_examples=12, derandomize=True, database=None, **CALM)
 settings.register_profile("random", max_examples=40, **CALM)
 settings.register_profile("long", max_examples=5_000, **CALM)
 #: As in CI, but what is found is not shrunk, and the examples are the same every time.
@@ -89,9 +93,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling |
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection() -> None:
+def pytest_collection(session: pytest.Session) -> None:
     """What is collected stays until the end: looking for garbage among it takes a third of the time."""
     gc.disable()
+    sys.dont_write_bytecode = False  # pytest takes longer to make its own of a test than to load it
+    worker = getattr(session.config, "workerinput", None)
+    if worker is not None and session.config.args == session.config.getini("testpaths"):
+        _share_the_reading(int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+
+
+def _share_the_reading(number: int, count: int) -> None:
+    """Each of the processes that collect all tests begins with a share of its own, and finds the bytecode of the others'."""
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in sorted(ROOT.glob("tests/**/test_*.py"))]
+    first = len(names) * number // count
+    for name in names[first:] + names[:first]:
+        with suppress(BaseException):  # it is collected all the same, and then told
+            import_module(name)
 
 
 def pytest_collection_finish() -> None:

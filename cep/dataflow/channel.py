@@ -147,6 +147,13 @@ class Inbox:
         self.sequence = sequence
         self.received = self.consumed = consumed
 
+    def begin_anew(self) -> None:
+        """On another channel, whose credit is counted anew, and on which what was not taken comes once more."""
+        self.sequence = self.taken
+        self.queue.clear()
+        self.received = self.consumed = self.granted = 0
+        self.credit_due = True
+
     def held(self) -> int:
         """Bytes that have come and were not taken yet."""
         return self.received - self.consumed

@@ -6,7 +6,7 @@ This is the shipped double of a cluster: deterministic, so that a failing schedu
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -195,9 +195,12 @@ class LocalRun:
         for instance in order:
             self._tell_tables(instance, choose)
             self.meter.charge(self.account)
-            moved |= instance.step(lambda: choose.random() < 0.5)
-            moved |= self.between is not None and self.between(choose)
-            moved |= any([channel.settle() for run in runs for channel in run.wires.channels])
+            worked = instance.step(lambda: choose.random() < 0.5)
+            worked |= self.between is not None and self.between(choose)
+            if worked:
+                moved = True
+                _settle(runs)
+        moved |= _settle(runs)  # what there is without work, as the first credit
         if not moved:
             for instance in order:  # what a real instance manager does every 100 ms
                 instance.tick()
@@ -227,6 +230,11 @@ class LocalRun:
             outcome.late_rows += sum(source.late_rows for source, _ in instance.sources)
             outcome.dead_letters.append(instance.dead_letters)
         return outcome
+
+
+def _settle(runs: Iterable[LocalRun]) -> bool:
+    """Every channel of theirs; was there news?"""
+    return any([channel.settle() for run in runs for channel in run.wires.channels])
 
 
 def _renamed(snapshot: Snapshot, names: Mapping[str, str]) -> Snapshot:

@@ -60,7 +60,8 @@ _DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "") not in ("", "0")
 #: What the names of functions begin with that are not inlined.
 APART = "apart_"
 _GENERATED = "cep_generated_"
-_kernels: list[Kernel] = []
+_written_by_hand: list[Kernel] = []  # but those `on_demand`
+_ready: list[Kernel] = []  # that have machine code
 _wanted: set[Kernel] = set()  # those that were warmed while kernels are interpreted
 _cache_dir = threading.Lock()  # held while Numba's setting is one kernel's folder
 _parts: list[tuple[Callable[..., Any], bool]] = []  # what kernels may call, and is it inlined: what Numba has not been told yet
@@ -78,19 +79,21 @@ class Kernel:
     __call__: Callable[..., Any]
 
     def __init__(self, function: Callable[..., Any], signatures: Sequence[str], on_demand: bool = False) -> None:
-        self.function, self.on_demand = function, on_demand
+        self.function = function
         self.signatures = tuple(signatures)
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self._compiled: Callable[..., Any] | None = None
-        _kernels.append(self)
-        self.choose()
+        self.__call__ = self._first
+        if not on_demand and not function.__module__.startswith(_GENERATED):
+            _written_by_hand.append(self)
 
     def choose(self) -> None:
-        """A call runs the machine code, or, where kernels are interpreted, the source."""
-        self.__call__ = self._interpret if interpreting() else self._compiled or self._first
+        """Of one that is compiled: a call runs the machine code, or, where kernels are interpreted, the source."""
+        assert self._compiled is not None
+        self.__call__ = self._interpret if interpreting() else self._compiled
 
     def _first(self, *arguments: Any) -> Any:
-        return self.ready()(*arguments)
+        return self._interpret(*arguments) if interpreting() else self.ready()(*arguments)
 
     def _interpret(self, *arguments: Any) -> Any:
         _note(self)
@@ -102,6 +105,7 @@ class Kernel:
         if self._compiled is None:
             self._compiled = _compile(self)
             _counts["compiled"] += len(self.signatures)
+            _ready.append(self)
             self.choose()
         return self._compiled
 
@@ -143,7 +147,7 @@ def warm(*kernels: Kernel) -> None:
 
     Does nothing where kernels are interpreted.
     """
-    named = kernels or [k for k in _kernels if not k.on_demand and not k.function.__module__.startswith(_GENERATED)]
+    named = kernels or tuple(_written_by_hand)
     if interpreting():
         _wanted.update(named)
         return
@@ -179,9 +183,11 @@ def interpreted() -> Iterator[None]:
 
 
 def _interpret_more(by: int) -> None:
+    was = interpreting()
     _counts["interpreting"] += by
-    for each in _kernels:
-        each.choose()
+    if interpreting() != was:
+        for each in _ready:
+            each.choose()
 
 
 @contextmanager

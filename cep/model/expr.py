@@ -33,7 +33,7 @@ FUNCTIONS: dict[str, tuple[int, int | None]] = {
     **dict.fromkeys(("nullif", "pow", "atan2"), (2, 2)),
     "round": (1, 2),
     **dict.fromkeys(("length", "byte_length", "lower", "upper", "trim", "ltrim", "rtrim", "reverse"), (1, 1)),
-    **dict.fromkeys(("contains", "starts_with", "ends_with", "matches", "split"), (2, 2)),
+    **dict.fromkeys(("contains", "starts_with", "ends_with", "matches", "split", "split_regex", "index_of"), (2, 2)),
     **dict.fromkeys(("substring", "extract", "pad_left", "pad_right"), (2, 3)),
     "replace": (3, 3),
     **dict.fromkeys(("truncate", "format_time", "parse_time"), (2, 2)),
@@ -275,6 +275,10 @@ class Expr:
         """Does the text end with `part`?"""
         return self._call("ends_with", part)
 
+    def index_of(self, part: str) -> Expr:
+        """How many code points are before the first `part` in it; -1: it holds none."""
+        return self._call("index_of", part)
+
     def substring(self, start: int, length: int | None = None) -> Expr:
         """At most `length` code points from the one at `start` on, counted from 0."""
         return self._call("substring", start, *(() if length is None else (length,)))
@@ -302,6 +306,10 @@ class Expr:
     def split(self, separator: str) -> Expr:
         """The parts between the separators, a list."""
         return self._call("split", separator)
+
+    def split_regex(self, regex: str) -> Expr:
+        """The parts between what the regular expression (RE2's syntax) finds, a list."""
+        return self._call("split_regex", regex)
 
     # --- time ---
 

@@ -108,6 +108,13 @@ def _regex(value: Any) -> str:
     return str(value)
 
 
+def _splitting(value: Any) -> str:
+    """Between what is empty there is no place."""
+    if pc.match_substring_regex(pa.array([""]), _regex(value))[0].as_py():
+        raise ValueError("a regular expression that does not match the empty text")
+    return str(value)
+
+
 def check_group(regex: str, group: int) -> None:
     """Raises QueryError where `regex` has no such group."""
     try:
@@ -137,6 +144,8 @@ SIGNATURES: dict[str, Signature] = {
     "matches": Signature(("string",), BOOL, ((1, _regex),)),
     "extract": Signature(("string", "string", "integer"), STRING, ((1, _regex), (2, _whole(0, GROUP_MAX))), nullable=True),
     "split": Signature(("string",), list_of(STRING), ((1, _separator),)),
+    "split_regex": Signature(("string",), list_of(STRING), ((1, _splitting),)),
+    "index_of": Signature(("string",), INT64, ((1, _string),)),
     "concat": Signature(("text",), lambda types: types[0]),
     "truncate": Signature(("timestamp", "string"), lambda types: types[0], ((1, _duration),)),
     "format_time": Signature(("timestamp", "string"), STRING, ((1, time_formats.written),)),

@@ -93,6 +93,9 @@ CAUSE_CHARS_MAX = 20_000
 #: Subscriptions to one stream: every assignment of an instance that puts it out holds them all, and a node of ZooKeeper holds a megabyte.
 SUBSCRIPTIONS_MAX = 2000
 
+#: Applications of a cluster, and what each may have of a kind.
+APPLICATIONS_MAX, APPLICATION_PARTS_MAX = 1000, 5000
+
 #: A deployment's number is 32 bits of every message.
 EPOCH_MAX = 2**31
 

@@ -17,8 +17,9 @@ CLIENTS = "clients"
 
 UP, INIT, ZOOKEEPER, ORCHESTRATOR, METRICS, GATEWAY = "up", "init", "zookeeper", "orchestrator", "metric-server", "gateway"
 MANAGERS, JOIN, CONSOLE, SPARK_MASTER, SPARK_WORKER = "instance-managers", "join", "console", "spark-master", "spark-worker"
+CONNECTING = "run-connectors"
 
-_OURS = (ORCHESTRATOR, METRICS, GATEWAY, MANAGERS)
+_OURS = (ORCHESTRATOR, METRICS, GATEWAY, MANAGERS, CONNECTING)
 _EVERY = (UP, *_OURS, JOIN)
 ROLES = (UP, INIT, ZOOKEEPER, *_OURS, JOIN, CONSOLE, SPARK_MASTER, SPARK_WORKER, CLIENTS)
 
@@ -33,7 +34,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("run", str, None, "The folder that the processes of this machine share.",
            (INIT, *_OURS, JOIN, CONSOLE, SPARK_MASTER, SPARK_WORKER, CLIENTS), "where", exported=True),
     Option("zookeeper", str, "127.0.0.1:2181", "ZooKeeper's servers, `HOST:PORT,HOST:PORT`.", (ORCHESTRATOR, METRICS, MANAGERS), "where"),
-    Option("url", str, URL, "The orchestrator's address; of several, theirs with commas.", (GATEWAY, CONSOLE, CLIENTS), "where"),
+    Option("url", str, URL, "The orchestrator's address; of several, theirs with commas.",
+           (GATEWAY, CONNECTING, CONSOLE, CLIENTS), "where"),
     Option("folder", str, None, "Where a local cluster makes its private folder; default: the temporary folder.", (UP,), "where"),
     Option("home", str, None,
            "The folder of a local cluster that stays: one that is started on it again has its queries, streams and subscriptions.",
@@ -62,19 +64,19 @@ OPTIONS: tuple[Option, ...] = (
     Option("tokens", str, None, "The file of tokens that `cep token` keeps, each with its roles; default: that of the run folder, or none.",
            (UP, ORCHESTRATOR, GATEWAY), "the door"),
     Option("keys", str, None, "The folder that `cep keys` has made: REST speaks TLS with what is in it.",
-           (UP, INIT, ZOOKEEPER, ORCHESTRATOR, METRICS, GATEWAY, MANAGERS), "the door"),
+           (UP, INIT, ZOOKEEPER, ORCHESTRATOR, METRICS, GATEWAY, MANAGERS, CONNECTING), "the door"),
     Option("tls_cert", str, None, "Another certificate for REST, or one for the console, with those that lead to its authority, in PEM.",
            (UP, ORCHESTRATOR, CONSOLE), "the door"),
     Option("tls_key", str, None, "Its key, in PEM.", (UP, ORCHESTRATOR, CONSOLE), "the door"),
     Option("ca", str, None, "The authority by whose certificates REST is known, in PEM; default: that in `keys`, or those of this machine.",
-           (UP, ORCHESTRATOR, GATEWAY, JOIN, CONSOLE, CLIENTS), "the door"),
+           (UP, ORCHESTRATOR, GATEWAY, CONNECTING, JOIN, CONSOLE, CLIENTS), "the door"),
     Option("insecure_http", bool, False,
            "REST, or the console, without TLS beyond loopback: behind a proxy that has it, or on a network of its own.",
            (UP, ORCHESTRATOR, CONSOLE), "the door"),
     Option("zookeeper_tls", bool, False, "ZooKeeper speaks TLS, with those alone that have a certificate of the authority in `keys`.",
            (UP, ZOOKEEPER, ORCHESTRATOR, METRICS, MANAGERS), "the door"),
     # what queries may do
-    Option("data", list, (), "Folders under which files may be read and written.", (UP, ORCHESTRATOR, MANAGERS, JOIN),
+    Option("data", list, (), "Folders under which files may be read and written.", (UP, ORCHESTRATOR, MANAGERS, CONNECTING, JOIN),
            "queries", separator=":"),
     Option("modules", list, (), "Modules whose functions queries may call.",
            (UP, ORCHESTRATOR, MANAGERS), "queries", flags={UP: "--module"}),

@@ -119,6 +119,12 @@ def gateway(told: Told) -> None:
     _become([*python("driver.gateway", argument(site.cluster())), str(listener.fileno())], _secret(site))
 
 
+def run_connectors(told: Told) -> None:
+    """Runs connectors, all that no other such process runs: what brings rows to streams, and takes answers away."""
+    site = site_of(told, rest_url=told["url"])
+    _become(python("connectors.running", argument(site.cluster())), _secret(site))
+
+
 def instance_managers(told: Told) -> None:
     """The instance managers of a machine, or of one of its NUMA nodes, kept up: one for each core, bound to it and its memory."""
     topology, node = read_topology().restricted(available_cores()), told["node"]
@@ -208,6 +214,7 @@ ROLES: dict[str, Callable[..., None]] = {
     table.METRICS: metric_server,
     table.GATEWAY: gateway,
     table.MANAGERS: instance_managers,
+    table.CONNECTING: run_connectors,
     table.JOIN: join,
     table.CONSOLE: console,
     table.SPARK_MASTER: spark_master,

@@ -216,7 +216,8 @@ class Supervisor:
         self._managers = instance_managers(self.config, cluster, self.home, self.reach)
         for manager in self._managers:
             self.children.start(manager.id, bound(self.config.instance_manager, manager), mark=manager.mark)
-        self._offer_gateway(cluster)
+        self._offer("gateway", str(cluster.gateway), "driver.gateway", cluster)
+        self._offer("connectors", str(cluster.connectors), "connectors.running", cluster)
         self.children.start("metric-server", python("orchestrator.metrics.server", argument(cluster)))
         if self.config.console:
             self.console = OwnConsole.open(self.config.console_port, self.home.folder, cluster.token is not None)
@@ -262,6 +263,7 @@ class Supervisor:
             rest_fd=rest.fileno(),
             zookeeper_secret=str(self._write_secret()),
             gateway=str(self.home.folder / "gateway"),
+            connectors=str(self.home.folder / "connectors-wanted"),
             reports=str(self.children.reports),
             **agreed(own, "rest_port", *made),
             **made,
@@ -281,18 +283,18 @@ class Supervisor:
         (folder / f"{MODULE}.py").write_text(self.config.own_functions)
         return str(folder)
 
-    def _offer_gateway(self, cluster: ClusterConfig) -> None:
-        """Listens for the gateway and starts it at the first connection: few need it, and it takes a second of CPU."""
-        Path(str(cluster.gateway)).unlink(missing_ok=True)  # of a cluster that was here before
+    def _offer(self, name: str, place: str, module: str, cluster: ClusterConfig) -> None:
+        """Listens for what few clusters need, and starts it at the first connection: it takes a second of CPU."""
+        Path(place).unlink(missing_ok=True)  # of a cluster that was here before
         listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(cluster.gateway))
+        listener.bind(place)
         listener.listen()
         self._sockets.append(listener)
         handle = listener.fileno()
 
         def start() -> None:
             self.events.off(handle)
-            self.children.start("gateway", [*python("driver.gateway", argument(cluster)), str(handle)], (handle,))
+            self.children.start(name, [*python(module, argument(cluster)), str(handle)], (handle,))
 
         self.events.on(handle, start)
 

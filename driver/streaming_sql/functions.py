@@ -64,6 +64,11 @@ def _left(args: Args) -> Expr:
     return Call("substring", (args[0], lit(0), lit(_whole(args[1], "the length"))))
 
 
+def _position(args: Args) -> Expr:
+    """SQL counts from 1; 0 where it is not found."""
+    return Binary("+", Call("index_of", (args[0], args[1])), lit(1))
+
+
 def _padded(name: str) -> Scalar:
     return Scalar(2, 3, lambda args: Call(name, (*args, lit(" ")) if len(args) == 2 else tuple(args)), name)
 
@@ -170,6 +175,8 @@ SCALARS: dict[str, Scalar] = {
     **{name: _call("matches", 2) for name in ("regexp_like", "regexp_matches")},
     "regexp_extract": Scalar(2, 3, _extract, "extract"),
     **{name: _call("split", 2) for name in ("split", "string_split", "str_split")},
+    **{name: _call("split_regex", 2) for name in ("regexp_split_to_array", "string_split_regex")},
+    **{name: Scalar(2, 2, _position, "index_of") for name in ("strpos", "instr")},
     "split_part": Scalar(3, 3, _split_part, "split, element"),
     "split_index": Scalar(3, 3, _split_index, "split, element"),
     **{name: _call("join", 2) for name in ("array_to_string", "array_join")},

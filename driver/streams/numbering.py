@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from cep.dataflow.sources.lateness import stamp_of
 from cep.elements import MIN_TIME
+from cep.errors import DataError
 from cep.model.streams import Stream
 from cep.transport import wire
 from cep.transport.wire import Format, Header
@@ -36,6 +37,12 @@ class Numbering:
         if greatest > self.sent_until:
             self.sent_until = greatest
         return before
+
+    def pass_to(self, record: int) -> None:
+        """The next row has that number. Raises DataError: a row before it has had it, or a greater one."""
+        if record < self.record:
+            raise DataError(f"record {record} does not follow, for records up to {self.record - 1} were sent")
+        self.record = record
 
     def start_at(self, watermark: int) -> None:
         """A reader has come so far: the stamp is not behind it."""

@@ -22,7 +22,8 @@ Message = tuple[Header, Any]
 
 @dataclass(frozen=True)
 class SubscriptionOptions:
-    """As `driver.cluster.Running.subscribe` has them. `window_bytes`: what each instance may have sent us that we have not taken."""
+    """As `driver.cluster.Running.subscribe` has them. `window_bytes`: what each instance may have sent us that we have not taken;
+    `apart`: small batches are not put together on their way, so that each has a name (`Subscription.next_named`)."""
 
     on_slow: str = "block"
     keep_s: float = 60.0
@@ -30,6 +31,7 @@ class SubscriptionOptions:
     budget_bytes: int = BUDGET_BYTES
     resumable: bool = False
     window_bytes: int = WINDOW_BYTES
+    apart: bool = False
 
     def __post_init__(self) -> None:
         if self.on_slow not in ("block", "drop"):

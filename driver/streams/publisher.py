@@ -91,15 +91,16 @@ class Publisher:
 
     # Sending
 
-    def send(self, data: Any, created_ns: int | None = None) -> int:
+    def send(self, data: Any, created_ns: int | None = None, first: int | None = None) -> int:
         """Sends rows; returns how many. Blocks while a query that reads them has no credit left.
 
         Args:
             data: Arrow table or batch, pandas or polars frame, dict or iterable of dicts.
             created_ns: when the oldest of them was created, for latency; None: now.
+            first: the number of the first row, where rows have numbers of their own, which may have gaps; None: that of the next one.
 
         Raises:
-            DataError: they do not fit the stream; none was taken.
+            DataError: they do not fit the stream, or have numbers that rows before them had; none was taken.
             ClusterError: the publisher is closed, or counts so; or the cluster is gone.
         """
         core = self.core
@@ -108,6 +109,8 @@ class Publisher:
         with self.sending:
             if core.silence.idle:
                 finish(self._wake())
+            if first is not None:
+                core.numbering.pass_to(first)
             now_ns, written = self.plane.clock.wall_ns(), None
             if self.rows.small is not None and isinstance(data, pa.RecordBatch):
                 written = self.rows.small.write(data, max(core.numbering.max_time, now_ns // 1000))

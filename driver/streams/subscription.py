@@ -220,6 +220,15 @@ class Subscription(ReadableBatches):
     def next_batch(self, timeout: float | None = None) -> pa.RecordBatch | None:
         """The next batch; None at the end of the stream. Raises TimeoutError after `timeout` seconds without one, and what has broken the
         stream, again and again: what is not complete never looks so."""
+        found = self._next_taken(timeout)
+        return None if found is None else self._given(self._with_following(found[0].channel, found[1]))
+
+    def next_named(self, timeout: float | None = None) -> tuple[pa.RecordBatch, str] | None:
+        """The same of one that is read `apart`: a batch, and a name that it has whenever it comes, and no other ever has."""
+        found = self._next_taken(timeout)
+        return None if found is None else (self._given(found[1]), self.core.name_of(found[0]))
+
+    def _next_taken(self, timeout: float | None) -> tuple[Header, pa.RecordBatch] | None:
         core, clock = self.core, self.plane.clock
         deadline = None if timeout is None else clock.steady_ns() + round(timeout * 1e9)
         while core.goes_on:
@@ -227,7 +236,7 @@ class Subscription(ReadableBatches):
             message = self._next(left)
             if message is not None:
                 if (batch := self.take(*message)) is not None:
-                    return self._given(self._with_following(message[0].channel, batch))
+                    return message[0], batch
             elif deadline is not None and clock.steady_ns() >= deadline:
                 raise TimeoutError(f"stream {self.stream!r}: no batch within {timeout:g} s")
             else:

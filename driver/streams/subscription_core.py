@@ -176,7 +176,7 @@ class SubscriptionCore(ResumableSubscription):
         except QueryError as error:
             self.fail(error)
             return NOTHING
-        return [Coalesce(producer.channel, sent.layout), self._grant(producer)]
+        return [Coalesce(producer.channel, None if self.options.apart else sent.layout), self._grant(producer)]
 
     def placed(
         self, channel: int, endpoint: str, process: int, beaten: int, instance: int = -1, attempt: int = 0
@@ -230,6 +230,12 @@ class SubscriptionCore(ResumableSubscription):
             return None, (self._grant(producer),)
         self._end(producer, header, body)
         return None, (self._grant(producer),) if header.kind == wire.END and self.recovers else NOTHING
+
+    def name_of(self, header: Header) -> str:
+        """Of a batch that was just taken: the same one has the same name in whichever process and attempt it comes, and no other has it."""
+        producer = self.producers[header.channel]
+        whose = producer.lineage if self.options.resumable and producer.lineage else self.id
+        return f"{self.query}.{self.epoch}.{whose}.{producer.instance}.{header.sequence}"
 
     def following(
         self, channel: int, batch: pa.RecordBatch, arrived: Iterable[Message]

@@ -57,6 +57,14 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True)
+class Followed:
+    """A query that it reads has begun that attempt: `producers` are its instances that put the stream out, and their endpoints."""
+
+    attempt: int
+    producers: Sequence[tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """What an instance manager is to do for an instance. `process` is the one of that id that it is for: pid, and when it was started.
     `relieves`: what is there of the attempt before works on until this one is built."""
@@ -71,6 +79,7 @@ class Assignment:
     failed_subquery: str | None = None
     failed_instance: int | None = None
     lost: Mapping[str, str] = field(default_factory=dict)
+    feeds: Mapping[str, Followed] = field(default_factory=dict)
     subscriptions: Sequence[Mapping[str, Any]] = ()
     tables: Mapping[str, int] = field(default_factory=dict)
     move: Moving | None = None

@@ -12,12 +12,13 @@ from cep.plan import physical
 from cep.plan.checkpoints import CheckpointNumber, Manifest
 from cep.plan.physical import PhysicalPlan, Worker
 from cep.transport.endpoints import host_of
+from cep.transport.sockets import Sockets
 from cep.world.archive import Archive
 from instance_manager.control.assignment_checks import Assignment, Restore
 from instance_manager.fast_path.form import prepare
 from instance_manager.hosting import InstanceHost, Preparation
 from instance_manager.recovery import scaled
-from instance_manager.recovery.pieces import restore, states_in
+from instance_manager.recovery.pieces import reopen_readers, restore, states_in
 from instance_manager.recovery.upgraded import as_read_by
 
 #: By name and CRC: of a scaled subquery all instances here look at the same ones.
@@ -41,13 +42,13 @@ def built(
         plan = plan.with_instance_at(assignment.subquery, assignment.instance, here)
     hosted = preparation.prepare(plan, assignment, inbound_channels(plan, config.id), publishers)
     if assignment.restore is not None and hosted.recovery is not None:
-        _restore(hosted, plan, assignment, assignment.restore, pieces)
+        _restore(hosted, plan, assignment, assignment.restore, pieces, preparation.sockets)
     if hosted.recovery is None:
         prepare(hosted)
     return hosted
 
 
-def _restore(hosted: InstanceHost, plan: PhysicalPlan, assignment: Assignment, from_: Restore, read: ReadPieces) -> None:
+def _restore(hosted: InstanceHost, plan: PhysicalPlan, assignment: Assignment, from_: Restore, read: ReadPieces, sockets: Sockets) -> None:
     """It gets what it had at the checkpoint, or its part of what there was. Raises ClusterError: that cannot be read."""
     assert hosted.recovery is not None
     archive, subquery, index = hosted.recovery.archive, assignment.subquery, assignment.instance
@@ -56,6 +57,7 @@ def _restore(hosted: InstanceHost, plan: PhysicalPlan, assignment: Assignment, f
     pieces = {j: _piece(archive, manifest, from_, f"{subquery}/{j}", read) for j in scaled.needed(before, plan, subquery, index)}
     found = {j: as_read_by(before, plan, piece) for j, piece in pieces.items()}
     wanted, number = {str(each["id"]) for each in assignment.subscriptions}, CheckpointNumber(*manifest.number).packed
+    wanted |= reopen_readers(hosted, found.get(index, ()), sockets)
     if not scaled.is_scaled(before, plan):
         restore(hosted, found[index], wanted, number)
         return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cep.elements import TableBarrier
-from instance_manager.control.assignment_checks import Checkpointing, Moving
+from instance_manager.control.assignment_checks import Checkpointing, Followed, Moving
 from instance_manager.hosting import InstanceHost
 from instance_manager.recovery.checkpoints import PieceStored
 
@@ -116,6 +116,14 @@ class DropSubscriptions:
 
 
 @dataclass(frozen=True, slots=True)
+class FollowFeeds:
+    """Queries that it reads have begun another attempt: stream -> which, and where its producers are."""
+
+    key: str
+    feeds: Mapping[str, Followed]
+
+
+@dataclass(frozen=True, slots=True)
 class LoseStreams:
     """Streams of other queries that it reads have not ended and will not go on: stream -> why."""
 
@@ -160,6 +168,7 @@ InstanceCommand = (
     | TakeMoveStep
     | AddSubscriptions
     | DropSubscriptions
+    | FollowFeeds
     | LoseStreams
     | HearCheckpoints
     | NotePiece

@@ -20,6 +20,7 @@ from instance_manager.control.commands import (
     DrainInstance,
     DropSubscriptions,
     FailInstance,
+    FollowFeeds,
     InstanceCommand,
     LoseStreams,
     RerouteBuckets,
@@ -104,6 +105,8 @@ class Obligations:
 
 
 def _commands(key: str, was: Assignment, now: Assignment, tables: TablesByHead | CepError) -> Iterator[InstanceCommand]:
+    if now.feeds and now.feeds != was.feeds:
+        yield FollowFeeds(key, now.feeds)
     if now.lost:
         yield LoseStreams(key, now.lost)
     if now.move != was.move:

@@ -28,9 +28,10 @@ from cep.dataflow.sources.published import PublishedSource
 from cep.elements import State
 from cep.errors import ClusterError
 from cep.transport import wire
+from cep.transport.sockets import Sockets
 from cep.transport.wire import TIME, Format, Header
 from instance_manager.clients.subscriptions import Terms
-from instance_manager.hosting import InstanceHost
+from instance_manager.hosting import InstanceHost, open_subscription
 from instance_manager.recovery.kept import KeptChannel, Restored
 from instance_manager.recovery.scaled import Shared, parts_in
 
@@ -177,6 +178,25 @@ def restore(
         instance.restored = True
 
 
+def reopen_readers(hosted: InstanceHost, states: Iterable[State], sockets: Sockets) -> set[str]:
+    """The subscriptions of queries that read what it puts out are known by its pieces alone; their ids. One that does not come again is
+    dropped as any that is silent."""
+    found = set[str]()
+    for state in states:
+        if state.part == "subscription" and not state.operator and value_of(state)["terms"]["reader"]:
+            document = value_of(state)
+            terms = Terms(**document["terms"])
+            outlet = next(outlet for outlet in hosted.outlets.values() if outlet.stream == document["stream"])
+            if terms.origin:
+                hosted.instance.number_rows()
+            subscription = open_subscription(sockets, outlet, terms)
+            for output in hosted.instance.outputs:
+                if output.name == outlet.stream:
+                    output.attach(subscription, terms.origin, terms.grain)
+            found.add(terms.id)
+    return found
+
+
 def _drop(hosted: InstanceHost, stream: str, ids: Collection[str]) -> None:
     """Subscriptions that were dropped before the checkpoint are not there again after it, though the orchestrator knows them yet."""
     for outlet in hosted.outlets.values():
@@ -210,10 +230,11 @@ def _restore_subscriptions(hosted: InstanceHost, states: Iterable[State], wanted
 
 def _take(subscription: KeptChannel, found: Mapping[str, Any]) -> None:
     now = subscription.terms  # another process may have it by now
-    terms = Terms(**{**found["terms"], "columns": None})
-    subscription.terms = replace(terms, endpoint=now.endpoint, holder=now.holder, keep_s=now.keep_s)
+    if not now.reader:
+        terms = Terms(**{**found["terms"], "columns": None})
+        subscription.terms = replace(terms, endpoint=now.endpoint, holder=now.holder, keep_s=now.keep_s)
+        subscription.format = Format(subscription.format.schema, 0, TIME if found["time"] else "")
     subscription.lineage = found["lineage"]
-    subscription.format = Format(subscription.format.schema, 0, TIME if found["time"] else "")
     subscription.sent_until, subscription.sequence, subscription.rows, subscription.dropped = found["counts"]
     subscription.closed = found["closed"]
     subscription.restores = [Restored(*each) for each in found["restores"]]

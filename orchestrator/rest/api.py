@@ -23,6 +23,7 @@ from orchestrator.metrics.client import MetricClient
 from orchestrator.rest import models
 from orchestrator.rest.audit import AuditLog
 from orchestrator.rest.bodies import access_of
+from orchestrator.rest.connecting.board import ConnectorBoard
 from orchestrator.rest.gateway_proxy import GatewayProxy
 from orchestrator.service import Service
 from orchestrator.state.cluster_state import ClusterState
@@ -52,6 +53,7 @@ class Api:
         self.clock = service.clock
         self.audit = AuditLog(config.home, config.rest, self.clock)
         self.store: Store = DiskStore()
+        self.connectors = ConnectorBoard()
         self.flame_turn = asyncio.Lock()
         self.heard: dict[tuple[str, str], float] = {}  # (stream, publisher) -> when it last asked for its readers
 

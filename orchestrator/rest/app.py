@@ -9,6 +9,7 @@ from starlette.routing import Mount, Route
 
 from cep.service.serving import Bodies
 from orchestrator.rest import (
+    application_routes,
     cluster_routes,
     host_routes,
     key_routes,
@@ -20,12 +21,24 @@ from orchestrator.rest import (
 )
 from orchestrator.rest.api import Api
 from orchestrator.rest.bodies import bytes_max
+from orchestrator.rest.connecting import routes as connector_routes
 from orchestrator.rest.guard import Guard
 from orchestrator.rest.looking import history_routes, preview_routes
 from orchestrator.rest.rate_limit import RateLimit
 from orchestrator.rest.roles import check_table
 
-ROUTERS = (query_routes, preview_routes, stream_routes, cluster_routes, history_routes, host_routes, key_routes, many)
+ROUTERS = (
+    query_routes,
+    preview_routes,
+    stream_routes,
+    cluster_routes,
+    history_routes,
+    host_routes,
+    key_routes,
+    application_routes,
+    connector_routes,
+    many,
+)
 
 REQUESTS_MAX = 2048
 """So many are answered at a time, long-polls among them."""

@@ -36,8 +36,21 @@ _RECOVERY: tuple[tuple[Metric, Callable[[Mapping[str, Any]], float | None]], ...
 )
 
 
-def cluster_exposition(queries: Sequence[Mapping[str, Any]], supervisors: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """`queries`: as `orchestrator.rest.views.summary` has them; `supervisors`: their reports (`cep.service.reports`)."""
+#: Field of what is told of a connector -> metric.
+_CONNECTORS: dict[str, Metric] = {
+    "rows": ("cep_connector_rows_total", "counter", "Rows that a connector has brought or taken since it was started"),
+    "dead_letters": ("cep_connector_dead_letters_total", "counter", "Records that a connector could make no rows of"),
+    "failures": ("cep_connector_failures_total", "counter", "How often a connector has failed, and was tried again"),
+    "behind": ("cep_connector_behind", "gauge", "Records that are known to wait for a connector"),
+}
+_CONNECTOR_UP = ("cep_connector_up", "gauge", "1: a connector runs")
+
+
+def cluster_exposition(
+    queries: Sequence[Mapping[str, Any]], supervisors: Sequence[Mapping[str, Any]], connectors: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[str]:
+    """`queries`: as `orchestrator.rest.views.summary` has them; `supervisors`: their reports (`cep.service.reports`); `connectors`: as
+    `GET /connectors` has them."""
     children = [
         ({"process": child["name"], "supervisor": report["supervisor"]}, child) for report in supervisors for child in report["children"]
     ]
@@ -46,6 +59,10 @@ def cluster_exposition(queries: Sequence[Mapping[str, Any]], supervisors: Sequen
     found = [({"query": each["name"]}, each["recovery"]) for each in queries if each["recovery"] is not None]
     for metric, value in _RECOVERY:
         yield from family(metric, ((labels, value(each)) for labels, each in found))
+    ends = [({"connector": each["name"]}, each) for each in connectors]
+    yield from family(_CONNECTOR_UP, ((labels, int(each["state"] in ("running", "ended"))) for labels, each in ends))
+    for field, metric in _CONNECTORS.items():
+        yield from family(metric, ((labels, each.get(field)) for labels, each in ends))
     yield from family(_UP, ((labels, int(child["state"] == "up")) for labels, child in children))
     yield from family(_RESTARTS, ((labels, child["deaths"]) for labels, child in children))
 

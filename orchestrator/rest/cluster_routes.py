@@ -18,6 +18,7 @@ from orchestrator.rest import audit, models, views
 from orchestrator.rest.api import Asking, InjectedApi
 from orchestrator.rest.bodies import DocumentRoute
 from orchestrator.rest.cluster_metrics import cluster_exposition
+from orchestrator.rest.connecting.routes import infos
 from orchestrator.rest.disk_room import why_no_room
 from orchestrator.rest.guard import SCOPE
 from orchestrator.state.cluster_state import ClusterState
@@ -114,7 +115,8 @@ async def metrics(api: InjectedApi) -> Any:
     """Everything measured, for Prometheus."""
     found = await api.figures(get="metrics")
     queries = await api.ask(views.summaries) if api.service.leads else []
-    text = found["text"] + "".join(cluster_exposition(queries, await reported_processes(api)))
+    connectors = await infos(api) if api.service.leads else []
+    text = found["text"] + "".join(cluster_exposition(queries, await reported_processes(api), connectors))
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 

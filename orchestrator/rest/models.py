@@ -6,7 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt
 
-from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX, KEEP_S_MAX, KEEP_S_MIN, MANY_MAX, NAME_CHARS_MAX, checked_endpoint
+from cep.model.limits import (
+    APPLICATION_PARTS_MAX,
+    BUCKETS_MAX,
+    INSTANCES_MAX,
+    KEEP_S_MAX,
+    KEEP_S_MIN,
+    MANY_MAX,
+    NAME_CHARS_MAX,
+    checked_endpoint,
+)
 from cep.service.keys import KEY_S, KEY_S_MAX, KEY_S_MIN
 from orchestrator.rest.problems import Problem
 from orchestrator.state.life_cycle import LIFE_CYCLE
@@ -39,6 +48,12 @@ SQL_EXAMPLE = """CREATE STREAM visits (ip VARCHAR NOT NULL, ts TIMESTAMP(3), WAT
 SELECT ip, count(*) AS visits FROM TABLE(TUMBLE(TABLE visits, DESCRIPTOR(ts), INTERVAL '30' SECOND)) GROUP BY ip, window_start, window_end
 """
 
+
+CONNECTOR_EXAMPLE = {
+    "name": "orders",
+    "stream": "orders",
+    "from": {"connector": "files", "path": "/data/orders", "format": "json"},
+}
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
 Endpoint = Annotated[str, AfterValidator(lambda endpoint: checked_endpoint(endpoint, "/endpoint"))]
@@ -562,15 +577,30 @@ class MembersKey(Model):
     members: str = Field(description="In z85.")
 
 
+_Parts = Annotated[list[Name], Field(max_length=APPLICATION_PARTS_MAX)]
+
+
+class ApplicationParts(Model):
+    """What an application has, by name."""
+
+    streams: _Parts = Field(default_factory=list)
+    queries: _Parts = Field(default_factory=list)
+    connectors: _Parts = Field(default_factory=list)
+
+
+class ApplicationInfo(ApplicationParts):
+    """An application."""
+
+    name: str
+
+
 class AuditLine(Model):
     """A request that changed something, or was to: what the audit log says of it."""
 
     at: str = Field(description="When it was answered, UTC.")
     token: str = Field("", description="The name of its token; empty: the cluster has no tokens.")
     origin: str = Field("", alias="from", description="The address it came from.")
-    action: str = Field(
-        "", description="deploy, start, stop, delete, move, rebalance, preview, flame, declare, undeclare, discard, or keys."
-    )
+    action: str = Field("", description="Such as deploy, start, stop, delete, move, declare or apply.")
     about: str = Field("", description="The query, stream or node.")
     asked: dict[str, str] = Field(default_factory=dict, description="Parameters.")
     status: int = 0
@@ -598,3 +628,78 @@ class Answers(Model):
 
     rows: list[dict[str, Any]]
     ended: bool
+
+
+class ConnectorInfo(Model):
+    """A connector, and how it does."""
+
+    name: str
+    stream: str
+    way: Literal["from", "to"] = Field(description="`from`: it brings rows to the stream; `to`: it takes them away.")
+    connector: str
+    document: dict[str, Any]
+    epoch: int
+    place: str = Field(description="The process that runs it; empty: none does.")
+    state: str
+    error: str = ""
+    note: str = ""
+    since: float = Field(0.0, description="When it came into its state, in seconds since 1970.")
+    rows: int = Field(0, description="Since it was started there.")
+    dead_letters: int = 0
+    failures: int = 0
+    behind: int | None = Field(None, description="How many records are known to wait for it.")
+    last_row: float | None = None
+
+
+class ConnectorKind(Model):
+    """A connector that may be declared; `from`, `to` and `formats` are JSON schemas of options."""
+
+    connector: str
+
+
+class ConnectorLetter(Model):
+    """A record that is no row."""
+
+    place: str = Field(description="Partition and number: `orders-0@17`.")
+    reason: str
+    value: str = Field(description="Its beginning.")
+
+
+class RunningConnector(BaseModel):
+    """How one does."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: Name
+    epoch: Annotated[int, Field(ge=0)]
+    state: Annotated[str, Field(max_length=40)]
+    error: Annotated[str, Field(max_length=4000)] = ""
+    note: Annotated[str, Field(max_length=4000)] = ""
+    since: float = 0.0
+    rows: Annotated[int, Field(ge=0)] = 0
+    dead_letters: Annotated[int, Field(ge=0)] = 0
+    failures: Annotated[int, Field(ge=0)] = 0
+    behind: int | None = None
+    last_row: float | None = None
+    letters: Annotated[list[ConnectorLetter], Field(max_length=100)] = []
+
+
+class ConnectorReport(BaseModel):
+    """What a process says that runs connectors."""
+
+    place: Name
+    incarnation: Name
+    running: Annotated[list[RunningConnector], Field(max_length=MANY_MAX)] = []
+    wait: Annotated[float, Field(ge=0, le=10)] = 0.0
+
+
+class AssignedConnector(Model):
+    name: str
+    epoch: int
+    document: dict[str, Any]
+
+
+class ConnectorWork(Model):
+    """What it is to run."""
+
+    connectors: list[AssignedConnector]

@@ -13,7 +13,8 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 
-from orchestrator.rest import problems, query_schema
+from cep.service import query_schema
+from orchestrator.rest import problems
 from orchestrator.rest.examples import EXAMPLES
 from orchestrator.rest.guard import PAGE
 from orchestrator.rest.roles import needed

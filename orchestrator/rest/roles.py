@@ -3,7 +3,8 @@
 Rules:
 1. What changes queries, streams or placement needs `deploy`; what shows a query's rows, dead letters among them, does so too.
 2. Rows go in with `publish` and come out with `subscribe` for that stream, whose name is in the path, in the body, or found out (`OWN`).
-3. What concerns the cluster as a whole, its keys and the record of requests, needs `admin`. All else that is only looked at, `read`.
+3. What concerns the cluster as a whole, its keys and the record of requests, needs `admin`; so do connectors, which reach what their
+   process does. All else that is only looked at, `read`.
 4. The description of REST needs a token, and no role; `/cluster` tells one without `read` where sockets are. `/health` needs nothing, and
    says little without a token.
 """
@@ -100,6 +101,10 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("POST", "/queries/{name}/flame"): _deploy("flame"),
     ("POST", "/queries:bulk"): _deploy("deploy"),
     ("POST", "/queries:wait"): _read(),
+    ("GET", "/applications"): _read(),
+    ("GET", "/applications/{name}"): _read(),
+    ("PUT", "/applications/{name}"): _deploy("apply"),
+    ("DELETE", "/applications/{name}"): _deploy("forget"),
     ("POST", "/explain"): _deploy(),
     ("POST", "/preview"): _deploy("preview"),
     ("GET", "/preview/{name}/answers"): _deploy(),
@@ -120,6 +125,13 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("POST", "/publishers"): Need(("publish",), BODY),
     ("GET", "/publishers"): Need(("publish",), OWN),
     ("POST", "/publishers:close"): Need(("publish",), BODY),
+    ("GET", "/connectors"): _read(),
+    ("GET", "/connectors:kinds"): _read(),
+    ("GET", "/connectors/{name}"): _read(),
+    ("GET", "/connectors/{name}/dead-letters"): _deploy(),
+    ("PUT", "/connectors/{name}"): _admin("connect"),
+    ("DELETE", "/connectors/{name}"): _admin("disconnect"),
+    ("POST", "/connectors:work"): _admin(),
     ("DELETE", "/cluster/quarantined"): _admin("discard"),
     ("GET", "/cluster"): Need(),
     ("GET", "/instance-managers"): _read(),

@@ -52,6 +52,18 @@ def _assignment(model: ClusterModel, record: QueryRecord, instance: Instance) ->
         "cause": record.cause and record.cause.text,
         "failed_subquery": record.cause and record.cause.subquery,
         "failed_instance": record.cause and record.cause.instance,
+        "feeds": {stream: each for stream, each in _feeds(model, record) if stream in plan.subquery(instance.subquery).streams},
         "lost": {stream: why for stream, why in record.lost.items() if stream in plan.subquery(instance.subquery).streams},
         "subscriptions": [s.to_json() for s in model.subscriptions_of(record) if s.stream in outputs],
     }
+
+
+def _feeds(model: ClusterModel, record: QueryRecord) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Of the queries that it reads, those that are not any more what they were when it was planned: which attempt, and where."""
+    for stream, feed in model.plans[record.name].feeds.items():
+        other = model.queries.get(feed.query)
+        if other is not None and other.epoch == feed.epoch and other.attempt:
+            plan = model.plans[other.name]
+            source = next(edge.source for edge in plan.edges if edge.is_output and edge.consumer == stream)
+            places = [[each.index, plan.worker_of(each).endpoint] for each in plan.instances_of(source)]
+            yield stream, {"attempt": other.attempt, "producers": places}

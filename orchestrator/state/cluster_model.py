@@ -233,10 +233,12 @@ class ClusterModel:
     # --- instance managers
 
     def workers(self, query: str = "") -> tuple[Worker, ...]:
-        """The instance managers for the planner; a core that hosts n instances, of others than `query`, has 1 / (n + 1) left."""
+        """The instance managers for the planner, but for those that are known to be dead; a core that hosts n instances, of others than
+        `query`, has 1 / (n + 1) left."""
         is_live = query in self.queries and not is_over(self.queries[query].state)
         its = Counter(instance.im for instance in self.plans[query].instances) if is_live else Counter[str]()
-        managers = sorted(self.staying(), key=lambda manager: manager.im)
+        alive = (manager for manager in self.staying() if (manager.im, manager.process) not in self.dead)
+        managers = sorted(alive, key=lambda manager: manager.im)
         return tuple(Worker(m.im, m.node, m.core, m.endpoint, 1 / (1 + self._hosting[m.im] - its[m.im]), m.host) for m in managers)
 
     def staying(self) -> Iterator[InstanceManager]:

@@ -15,7 +15,7 @@ by what their instances say (`query_status.py`). What is written for one: `assig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -41,22 +41,29 @@ from orchestrator.records import (
     SubscriptionRecord,
 )
 from orchestrator.state import evacuations, moves
+from orchestrator.state.applications import Applications
 from orchestrator.state.blame import Blame, Deaths
 from orchestrator.state.catalog import Catalog
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.cluster_model import ClusterModel
+from orchestrator.state.connectors import DeclaredConnectors
 from orchestrator.state.deployments import Deployments
 from orchestrator.state.desired_nodes import DEPTHS, DesiredNodes, below, empty_folders, names_of, strays
 from orchestrator.state.events import (
     ClosePublisher,
     ClusterCommand,
     Connected,
+    DeclareConnector,
     DeclareStream,
     DiscardNode,
     EvacuateHost,
     Event,
+    ForgetApplication,
+    ForgetConnector,
     ForgetQuery,
+    HoldConnectors,
     HostsSeen,
+    KeepApplication,
     ManagerDied,
     ManagersSeen,
     ManifestFailed,
@@ -99,6 +106,8 @@ class ClusterState(ClusterModel):
         self.taking = Checkpoints(self, self._desired, term)
         self._deployments = Deployments(self, self._catalog, self._desired, self.taking)
         self.keys = ClusterKeys(self._desired)
+        self.applications = Applications(self._desired, self._is_there)
+        self.connectors = DeclaredConnectors(self._desired)
 
     def handle(self, event: Event, now: Now) -> list[ClusterCommand]:
         """What is to be written because of `event`, in order.
@@ -167,6 +176,8 @@ class ClusterState(ClusterModel):
                 return self._deployments.upgrade(plan, fresh)
             case DeclareStream(stream):
                 self._catalog.declare(stream)
+            case DeclareConnector() | ForgetConnector() | HoldConnectors():
+                self.connectors.handle(event)
             case DiscardNode(path):
                 self._discard(path)
             case UndeclareStream(stream_name):
@@ -196,9 +207,16 @@ class ClusterState(ClusterModel):
                 self.judge_from = now.steady + self.session_timeout_s
             case OfferMembersKey() | RotateMembersKey() | RegisterKey() | RevokeKey():
                 self.keys.take(event, now)
+            case KeepApplication() | ForgetApplication():
+                self.applications.take(event)
             case Tick():
                 return self._tick(now)
         return ()
+
+    def _is_there(self, kind: str, name: str) -> bool:
+        """Of what an application may have."""
+        there: dict[str, Container[str]] = {"queries": self.queries, "streams": self.streams, "connectors": self.connectors.records}
+        return name in there[kind]
 
     def _tick(self, now: Now) -> list[str]:
         if self.keys.sweep_at is not None and self.keys.sweep_at <= now.steady:
@@ -282,7 +300,9 @@ class ClusterState(ClusterModel):
         self.judge_from = now.steady + self.session_timeout_s
         kinds = {"streams": self._restore_stream, "publishers": self._restore_publisher, "subscriptions": self._restore_subscription}
         kinds |= {"blames": self._restore_blame, "evacuations": partial(self._restore_evacuation, now)}
+        kinds["applications"] = lambda path, value: self.applications.restore(path, readable(value))
         kinds["keys"] = lambda path, value: self.keys.restore(path, readable(value), now)
+        kinds["connectors"] = lambda path, value: self.connectors.restore(path, readable(value))
         for kind, take in kinds.items():
             for path, value in below(nodes, kind):
                 self._take_over(path, partial(take, path, value))
@@ -290,6 +310,8 @@ class ClusterState(ClusterModel):
             name = names_of(path)[0]
             if not self._take_over(path, partial(self._restore_query, name, value, nodes, now)):
                 self._deployments.set_aside(name, self.quarantine.nodes[path])
+        if (last := nodes.get(node("connectors"))) is not None:
+            self._take_over(node("connectors"), lambda: self.connectors.restore_epoch(readable(last)))
         for path in strays(nodes):
             self.quarantine.set_aside(path, "nothing of this cluster stands here")
         for path in empty_folders(nodes):

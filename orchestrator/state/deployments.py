@@ -292,6 +292,8 @@ class Deployments:
             self.desired.write(name, dict(assignments.nodes(self.model, record)))
         if record.broken:
             self._tell_readers(record, now)
+        elif record.attempt:
+            self._lead_readers(record)
 
     def _request(self, name: str, signal: str, now: Now) -> None:
         record = self.model.queries[name]
@@ -348,6 +350,11 @@ class Deployments:
             if lost != reader.lost and not is_over(reader.state):
                 self.model.queries[name] = replace(reader, lost=lost)
                 self.advance(name, now)
+
+    def _lead_readers(self, record: QueryRecord) -> None:
+        """Queries that read its outputs go on with its next attempt."""
+        for name in self.model.readers_of(record.name):
+            self.desired.write(name, dict(assignments.nodes(self.model, self.model.queries[name])))
 
     def _keep_s(self, record: QueryRecord) -> float:
         """For how long what the query left may still be read."""

@@ -75,6 +75,8 @@ DEPTHS = {
     "blames": 1,
     "evacuations": 1,
     "keys": 1,
+    "applications": 1,
+    "connectors": 1,
 }
 """Kind of nodes -> how many names are in the paths of those that hold something."""
 
@@ -83,7 +85,7 @@ def strays(nodes: Mapping[str, Any]) -> Iterator[str]:
     """The paths of nodes that hold something and are not as deep as those of their kind."""
     for path, value in nodes.items():
         kind, *names = path.removeprefix(f"{ROOT}/").split("/")
-        if value is not None and len(names) != DEPTHS.get(kind) and path != node("queries"):
+        if value is not None and len(names) != DEPTHS.get(kind) and path not in (node("queries"), node("connectors")):
             yield path
 
 

@@ -11,7 +11,7 @@ from cep.model.streams import Stream
 from cep.plan.physical import PhysicalPlan
 from cep.service.keys import ClientKey
 from cep.transport.curve import KeyPair
-from orchestrator.records import InstanceManager, Process, PublisherRecord, Status, SubscriptionRecord
+from orchestrator.records import ApplicationRecord, InstanceManager, Process, PublisherRecord, Status, SubscriptionRecord
 from orchestrator.state.blame import Deaths
 
 # --- what happens ----------------------------------------------------------------------------------------------------
@@ -105,6 +105,44 @@ class UndeclareStream:
     """A declared stream is to be forgotten."""
 
     stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeepApplication:
+    """An application has these streams, queries and connectors."""
+
+    application: ApplicationRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetApplication:
+    """An application of which nothing is there is to be forgotten."""
+
+    application: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareConnector:
+    """A connector is to run, as its document says, which was checked."""
+
+    name: str
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetConnector:
+    """A connector is to run no more."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldConnectors:
+    """That process runs these from now on."""
+
+    names: tuple[str, ...]
+    place: str
+    incarnation: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +280,11 @@ Event = (
     | UpgradeQuery
     | DeclareStream
     | UndeclareStream
+    | KeepApplication
+    | ForgetApplication
+    | DeclareConnector
+    | ForgetConnector
+    | HoldConnectors
     | DiscardNode
     | OpenPublisher
     | ClosePublisher

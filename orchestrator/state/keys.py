@@ -31,7 +31,7 @@ class ClusterKeys:
         self._desired = desired
 
     def take(self, event: OfferMembersKey | RotateMembersKey | RegisterKey | RevokeKey, now: Now) -> None:
-        """Raises Conflict, NotFound."""
+        """Raises what the event's method does."""
         match event:
             case OfferMembersKey(pair):
                 self.offer(pair)

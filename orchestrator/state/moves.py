@@ -85,7 +85,7 @@ def _check_now(state: ClusterView, record: QueryRecord, instance: Instance, im: 
     if head is not None:
         raise Conflict(f"{name} cannot move now: buckets of {head} are moving; wait until they have")
     reader = reader_of(state, record, instance.subquery)
-    if reader is not None:
+    if reader is not None and not recovers(state.plans[record.name]):  # otherwise it goes on with the next attempt
         raise Conflict(f"{name} cannot move: query {reader!r} reads what it puts out")
 
 

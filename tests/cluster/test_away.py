@@ -22,6 +22,7 @@ from cep.errors import CepError, QueryFailed
 from cep.transport.local import LocalSockets
 from cep.transport.sockets import is_gone
 from driver import Cluster, ClusterError, LocalCluster, Publisher, Subscription
+from tests.support.one_cluster import uncompiled
 from tests.support.visits import copies, rows, windows
 from tests.support.waiting import HANG_S, until
 
@@ -31,7 +32,7 @@ PATIENCE_S = 2.0
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """The last test takes it down."""
-    started = LocalCluster(instances=2, numa=False, session_timeout_s=3.0, patience_s=PATIENCE_S)
+    started = uncompiled(2, numa=False, session_timeout_s=3.0, patience_s=PATIENCE_S)
     try:
         yield started
     finally:

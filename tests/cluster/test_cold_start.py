@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from driver import TIME, ClusterError, LocalCluster, Query, count, files, stream, sum_, window_start
+from driver import TIME, ClusterError, LocalCluster, Query, Subscription, count, files, stream, sum_, window_start
 from tests.support.killed_program import killed_after
 from tests.support.visits import visits
 from tests.support.waiting import HANG_S, until
@@ -46,63 +46,76 @@ def kill_all(cluster: LocalCluster) -> None:
     until(lambda: not any(Path(f"/proc/{pid}").exists() for _, pid in processes))
 
 
-def test_a_query_goes_on_and_its_reader_with_it(home: str, tmp_path: Path) -> None:
+def counting() -> Query:
+    made = Query("counts").source(stream("visits", t="timestamp[ms]", key=int, event_time="t", disorder="1s"))
+    made = made.aggregate("w", TIME("10s"), by="key", start=window_start(), n=count()).output("counted")
+    return made.options(parallelism=2, recover="on-commit", checkpoint="200ms")
+
+
+def test_queries_go_on_and_their_readers_and_programs_with_them(home: str, tmp_path: Path) -> None:
+    """One query reads files; to another a program published that was killed, and one that comes again goes on behind what it sent."""
     with LocalCluster(instances=2, data=[tmp_path], lasting_home=home) as cluster:
         running = cluster.deploy(query(tmp_path), start=False)
         other = cluster.deploy(Query("plain").source(visits("plain.in")).output("plain.out"))
-        answers = running.subscribe("totals", resumable=True, budget_bytes=BUDGET_BYTES)
+        totals = running.subscribe("totals", resumable=True, budget_bytes=BUDGET_BYTES)
         running.start()
-        taken: list[tuple[Any, ...]] = []
-        while len(taken) < ROWS // 20:
-            batch = answers.next_batch(HANG_S)
-            assert batch is not None
-            taken += rows_of(batch)
-            token = answers.token()
-            answers.acknowledge(token)
-        assert answers.next_batch(HANG_S) is not None  # and nothing is made of that
+        taken, token = begin(totals)
+        counts = cluster.deploy(counting(), start=False)
+        counted = counts.subscribe("counted", resumable=True)
+        counts.start()
+        accepted = killed_after(cluster, "visits", 20_000)
+        batch = counted.next_batch(HANG_S)
+        assert batch is not None
+        of_program, from_there = rows_of(batch), counted.token()
         with pytest.raises(ClusterError, match=r"a cluster runs in .* already"):
             LocalCluster(instances=1, lasting_home=home)
         kill_all(cluster)
     # One that has not come within a session's time counts as lost: here each does, however busy the machine is.
     with LocalCluster(instances=2, data=[tmp_path], lasting_home=home, session_timeout_s=HANG_S) as cluster:
-        answers = cluster.subscribe("totals", resume=token)
-        for batch in answers:
-            taken += rows_of(batch)
-            answers.acknowledge(answers.token())
-        answers.acknowledge(answers.token())
+        come = send_on(cluster, accepted)
+        of_program += rest(cluster.subscribe("counted", resume=from_there))
+        taken += rest(cluster.subscribe("totals", resume=token))
         running = cluster.query("sums")
-        running.wait()
+        for each in (running, cluster.query("counts")):
+            each.wait()
         assert running.status()["recovery"]["attempts"] >= 1
         assert len({place["im"] for place in running.status()["placed"]}) == 2, "all instance managers were waited for"
         assert "was started anew" in str(cluster.query(other.name).status()["cause"]), "what does not recover fails, by name"
-        assert [each["name"] for each in cluster.queries()] == ["plain", "sums"]
+        assert [each["name"] for each in cluster.queries()] == ["counts", "plain", "sums"]
     assert len(taken) == len({row[:2] for row in taken}) == ROWS // 2000 * KEYS
     assert sum(n for *_, n, _ in taken) == ROWS
     assert sum(total for *_, total in taken) == sum(i % 1000 for i in range(ROWS))
+    assert len(of_program) == len({row[:2] for row in of_program})
+    assert sum(row[-1] for row in of_program) == come + 5000
 
 
-def test_what_programs_published_that_were_killed_too_counts(home: str) -> None:
-    """And a program that comes again goes on behind it."""
-    made = Query("counts").source(stream("rows", t="timestamp[ms]", key=int, event_time="t", disorder="1s"))
-    made = made.aggregate("w", TIME("10s"), by="key", start=window_start(), n=count()).output("counted")
-    with LocalCluster(instances=2, lasting_home=home) as cluster:
-        running = cluster.deploy(made.options(parallelism=2, recover="on-commit", checkpoint="200ms"), start=False)
-        answers = running.subscribe("counted", resumable=True)
-        running.start()
-        accepted = killed_after(cluster, "rows", 20_000)
+def begin(answers: Subscription) -> tuple[list[tuple[Any, ...]], str]:
+    """Some answers, acknowledged, and the token behind them; and one batch more, of which nothing is made."""
+    taken: list[tuple[Any, ...]] = []
+    while len(taken) < ROWS // 20:
         batch = answers.next_batch(HANG_S)
         assert batch is not None
-        taken, token = rows_of(batch), answers.token()
-        kill_all(cluster)
-    with LocalCluster(instances=2, lasting_home=home, session_timeout_s=HANG_S) as cluster:
-        answers = cluster.subscribe("counted", resume=token)
-        with cluster.publisher("rows", name="p") as out:
-            come = out.accepted()
-            assert come - accepted in (0, 500), "of the batch that was being sent all or nothing"
-            out.send([{"t": i * 10, "key": i % 7} for i in range(come, come + 5000)])
-        for batch in answers:
-            taken += rows_of(batch)
+        taken += rows_of(batch)
+        token = answers.token()
+        answers.acknowledge(token)
+    assert answers.next_batch(HANG_S) is not None
+    return taken, token
+
+
+def rest(answers: Subscription) -> list[tuple[Any, ...]]:
+    """All that there is yet, acknowledged."""
+    taken: list[tuple[Any, ...]] = []
+    for batch in answers:
+        taken += rows_of(batch)
         answers.acknowledge(answers.token())
-        cluster.query("counts").wait()
-    assert len(taken) == len({row[:2] for row in taken})
-    assert sum(row[-1] for row in taken) == come + 5000
+    answers.acknowledge(answers.token())
+    return taken
+
+
+def send_on(cluster: LocalCluster, accepted: int) -> int:
+    """As the program that was killed; how many rows of it had come."""
+    with cluster.publisher("visits", name="p") as out:
+        come = out.accepted()
+        assert come - accepted in (0, 500), "of the batch that was being sent all or nothing"
+        out.send([{"t": i * 10, "key": i % 7} for i in range(come, come + 5000)])
+    return come

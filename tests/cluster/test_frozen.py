@@ -23,14 +23,6 @@ from tests.support.waiting import HANG_S, until
 
 __all__ = ["name"]  # fixture
 
-SILENCE_S = 3.0
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=2, numa=False, session_timeout_s=SILENCE_S, grace_s=SILENCE_S) as started:
-        yield started
-
 
 #: Does what it is told, line by line, and says how that went.
 CLIENT = """

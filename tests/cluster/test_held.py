@@ -9,6 +9,7 @@ import pytest
 
 from driver import Conflict, LocalCluster, Publisher, Query, Running, col, stream, udf
 from driver.processes.health import reports_at, troubles
+from tests.support.one_cluster import uncompiled
 from tests.support.visits import rows
 from tests.support.waiting import until
 
@@ -31,7 +32,7 @@ def poisoned(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=1, functions=[poisoned], hold_s=HOLD_S) as started:
+    with uncompiled(1, functions=[poisoned], hold_s=HOLD_S) as started:
         yield started
 
 

@@ -19,17 +19,18 @@ import psutil
 import pytest
 
 from driver import ClusterError, LocalCluster, Publisher, QueryFailed, QueryStopped, Running, Subscription
+from tests.support.one_cluster import ONE_CLUSTERS
 from tests.support.paths import ROOT
 from tests.support.visits import answers, answers_of, copies, expected, rows, windows
 from tests.support.waiting import HANG_S, until
 
-SESSION_S = 3.0  # until a silent instance manager counts as dead
-
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=2, session_timeout_s=SESSION_S, grace_s=SESSION_S) as started:
-        yield started
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """The shared one, in which nothing is as it was in the end."""
+    shared = ONE_CLUSTERS["impatient"]
+    yield shared.get(tmp_path_factory.getbasetemp())
+    shared.end()
 
 
 class Flow(threading.Thread):
@@ -212,58 +213,56 @@ def test_clients_are_killed_and_frozen(cluster: LocalCluster) -> None:
             answers(found)
 
 
-def test_an_instance_manager_is_killed() -> None:
-    with LocalCluster(instances=2, session_timeout_s=SESSION_S) as cluster:
-        hit = cluster.deploy(windows("k1", parallelism=2))
-        one = cluster.deploy(windows("k2", parallelism=1))
-        victim = next(iter({m["id"] for m in cluster.instance_managers()} - {p["im"] for p in one.status()["placed"]}))
-        hit_reading, other_reading = Reading(hit.subscribe("k1.per_ip")), Reading(one.subscribe("k2.per_ip"))
-        hit_flow, other_flow = Flow(cluster.publisher("k1.visits")), Flow(cluster.publisher("k2.visits"))
-        other_reading.more()
-        dead = pid(cluster, victim)
-        os.kill(dead, signal.SIGKILL)
-        hit_reading.join(HANG_S)
-        assert isinstance(hit_reading.error, QueryFailed)
-        assert victim in str(hit_reading.error) and "k1" in str(hit_reading.error)
-        status = until(lambda: (found := hit.status())["state"] == "failed" and found)
-        assert victim in status["cause"]["cause"] and str(dead) in status["cause"]["cause"]
-        with pytest.raises(QueryFailed, match=victim):
-            hit.subscribe("k1.per_ip")
-        hit_flow.more()  # a publisher goes on, for the other readers of its stream
-        other_flow.more()
-        other_reading.more()
-        assert one.status()["state"] == "running"
-        sent = other_flow.end()
-        other_reading.join(HANG_S)
-        assert other_reading.answers == expected(rows(sent))
-        hit_flow.end()
-        hit.delete()
-        again, reading, flow = deployed(cluster, "k1")  # of the same name, on an instance manager that has none of the old state
-        reading.more()
-        assert again.status()["state"] == "running" and pid(cluster, victim) != dead
-        sent = flow.end()
-        reading.join(HANG_S)
-        assert reading.answers == expected(rows(sent))
+def test_an_instance_manager_is_killed(cluster: LocalCluster) -> None:
+    hit = cluster.deploy(windows("k1", parallelism=2))
+    one = cluster.deploy(windows("k2", parallelism=1))
+    victim = next(iter({m["id"] for m in cluster.instance_managers()} - {p["im"] for p in one.status()["placed"]}))
+    hit_reading, other_reading = Reading(hit.subscribe("k1.per_ip")), Reading(one.subscribe("k2.per_ip"))
+    hit_flow, other_flow = Flow(cluster.publisher("k1.visits")), Flow(cluster.publisher("k2.visits"))
+    other_reading.more()
+    dead = pid(cluster, victim)
+    os.kill(dead, signal.SIGKILL)
+    hit_reading.join(HANG_S)
+    assert isinstance(hit_reading.error, QueryFailed)
+    assert victim in str(hit_reading.error) and "k1" in str(hit_reading.error)
+    status = until(lambda: (found := hit.status())["state"] == "failed" and found)
+    assert victim in status["cause"]["cause"] and str(dead) in status["cause"]["cause"]
+    with pytest.raises(QueryFailed, match=victim):
+        hit.subscribe("k1.per_ip")
+    hit_flow.more()  # a publisher goes on, for the other readers of its stream
+    other_flow.more()
+    other_reading.more()
+    assert one.status()["state"] == "running"
+    sent = other_flow.end()
+    other_reading.join(HANG_S)
+    assert other_reading.answers == expected(rows(sent))
+    hit_flow.end()
+    hit.delete()
+    again, reading, flow = deployed(cluster, "k1")  # of the same name, on an instance manager that has none of the old state
+    reading.more()
+    assert again.status()["state"] == "running" and pid(cluster, victim) != dead
+    sent = flow.end()
+    reading.join(HANG_S)
+    assert reading.answers == expected(rows(sent))
 
 
-def test_the_supervisor_is_killed() -> None:
-    """All is gone with it, and all that ask are told so at once."""
-    with LocalCluster(instances=2) as cluster:
-        _, reading, flow = deployed(cluster, "q")
-        reading.more()
-        cluster.supervisor.kill()
-        gone_with = rf"supervisor \(process {cluster.supervisor.pid}\) was killed by SIGKILL, and the whole cluster with it"
-        for asked in (cluster.queries, cluster.processes, lambda: cluster.deploy(copies("late"))):
-            with pytest.raises(ClusterError, match=gone_with):
-                until(lambda asked=asked: bool(asked()) and False)  # the others live a moment longer, and may still answer
-        for thread in (reading, flow):
-            thread.join(HANG_S)
-            assert not thread.is_alive() and re.search(gone_with, str(thread.error))
+def test_the_supervisor_is_killed(cluster: LocalCluster) -> None:
+    """All is gone with it, and all that ask are told so at once. No test behind this one has the cluster."""
+    _, reading, flow = deployed(cluster, "q")
+    reading.more()
+    cluster.supervisor.kill()
+    gone_with = rf"supervisor \(process {cluster.supervisor.pid}\) was killed by SIGKILL, and the whole cluster with it"
+    for asked in (cluster.queries, cluster.processes, lambda: cluster.deploy(copies("late"))):
+        with pytest.raises(ClusterError, match=gone_with):
+            until(lambda asked=asked: bool(asked()) and False)  # the others live a moment longer, and may still answer
+    for thread in (reading, flow):
+        thread.join(HANG_S)
+        assert not thread.is_alive() and re.search(gone_with, str(thread.error))
 
 
 def test_cep_up_ends_with_its_supervisor(temporary: Path) -> None:
     command = [sys.executable, "-c", "from driver.cli import main; main()", "up", "--port", "0", "--instances", "1"]
-    environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(ROOT), "NUMBA_DISABLE_JIT": "1"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         until(lambda: "Ctrl-C" in process.stdout.readline())
@@ -304,7 +303,7 @@ def temporary() -> Iterator[Path]:
 @contextmanager
 def parent(temporary: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-c", PARENT, str(ROOT)]
-    environment = os.environ | {"TMPDIR": str(temporary)}
+    environment = os.environ | {"TMPDIR": str(temporary), "NUMBA_DISABLE_JIT": "1"}
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=environment, **streams) as process:
         try:
@@ -344,7 +343,8 @@ ENDINGS: dict[str, Callable[[subprocess.Popen[bytes]], None]] = {
 }
 
 
-@pytest.mark.parametrize("ending", [pytest.param("leaving the block", marks=pytest.mark.long), "Ctrl-C", "kill -9"])
+# Ctrl-C during the start, below, is the harder one.
+@pytest.mark.parametrize("ending", [*(pytest.param(each, marks=pytest.mark.long) for each in ("leaving the block", "Ctrl-C")), "kill -9"])
 def test_nothing_is_left(temporary: Path, ending: str) -> None:
     with parent(temporary) as process:
         says(process, "starting")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cep.errors import CepError
-from driver import LocalCluster
+from tests.support.one_cluster import uncompiled
 from tests.support.visits import answers, expected, rows, windows
 from tests.support.waiting import until
 
@@ -23,7 +23,7 @@ def lines(home: str) -> dict[str, list[dict[str, Any]]]:
 
 def test_a_failing_query_and_a_death_are_named() -> None:
     """The query is at its own limit; another on the same instance manager goes on."""
-    with LocalCluster(instances=1, log="json") as cluster:
+    with uncompiled(1, log="json") as cluster:
         cluster.deploy(windows("modest", parallelism=1))
         running, found = cluster.deploy(windows("greedy", parallelism=1, state_bytes_max=1000)), cluster.subscribe("modest.per_ip")
         with suppress(CepError), cluster.publisher("greedy.visits") as out:  # it may hear of it

@@ -7,7 +7,7 @@ import random
 import signal
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -18,12 +18,6 @@ from tests.support.waiting import HANG_S, until
 BUCKETS = 64
 KEYS = 100
 PRIME = 1_000_003
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=2, session_timeout_s=3.0) as started:
-        yield started
 
 
 def chained(name: str, **options: Any) -> Query:

@@ -223,19 +223,18 @@ def test_what_cannot_be_read(cluster: LocalCluster, name: str) -> None:
         cluster.deploy(totals(f"{name}4", f"{name}.per_ip"))
 
 
-def test_the_instance_manager_of_a_reader_is_killed() -> None:
-    with LocalCluster(instances=2, session_timeout_s=3.0) as cluster:
-        first = cluster.deploy(copies("k").options(parallelism=1))
-        home = {placed["im"] for placed in first.status()["placed"]}
-        second = cluster.deploy(counted("k2", "k.all").options(parallelism=1))
-        away = {placed["im"] for placed in second.status()["placed"]}
-        assert not home & away
-        found = first.subscribe("k.all")
-        with cluster.publisher("k.visits") as out:
-            out.send(rows(100))
-            os.kill(dict(cluster.processes())[away.pop()], signal.SIGKILL)
-            out.send(rows(100, start=100))
-            until(lambda: second.status()["state"] == "failed")
-            out.send(rows(100, start=200))
-        assert len(numbers(found, "ts")) == 300
-        assert first.status()["state"] in ("running", "ended")
+def test_the_instance_manager_of_a_reader_is_killed(cluster: LocalCluster) -> None:
+    first = cluster.deploy(copies("k").options(parallelism=1))
+    home = {placed["im"] for placed in first.status()["placed"]}
+    second = cluster.deploy(counted("k2", "k.all").options(parallelism=1))
+    away = {placed["im"] for placed in second.status()["placed"]}
+    assert not home & away
+    found = first.subscribe("k.all")
+    with cluster.publisher("k.visits") as out:
+        out.send(rows(100))
+        os.kill(dict(cluster.processes())[away.pop()], signal.SIGKILL)
+        out.send(rows(100, start=100))
+        until(lambda: second.status()["state"] == "failed")
+        out.send(rows(100, start=200))
+    assert len(numbers(found, "ts")) == 300
+    assert first.status()["state"] in ("running", "ended")

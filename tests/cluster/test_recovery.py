@@ -14,7 +14,7 @@ import pytest
 from pyarrow import csv
 
 from cep.world.rings import Rings
-from driver import TIME, Conflict, LocalCluster, Query, QueryError, Running, col, count, files, now, stream, sum_, window_start
+from driver import SIZE, TIME, Conflict, LocalCluster, Query, QueryError, Running, col, count, files, last, now, stream, sum_, window_start
 from tests.support.killed_program import killed_after
 from tests.support.one_cluster import lives
 from tests.support.visits import visits
@@ -129,7 +129,8 @@ def rings_of(cluster: LocalCluster) -> Path:
     return Path("/dev/shm", home.name, "sent")
 
 
-@pytest.mark.parametrize("with_it", [False, True], ids=["alone", "with an instance manager"])
+# A program that is killed alone is in test_cold_start.py too.
+@pytest.mark.parametrize("with_it", [pytest.param(False, marks=pytest.mark.long), True], ids=["alone", "with an instance manager"])
 def test_what_a_killed_program_has_published_counts_and_it_goes_on_from_there(cluster: LocalCluster, with_it: bool) -> None:
     name, more = f"killed-program-{with_it:d}", 5000
     made = Query(name).source(stream(f"{name}.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s"))
@@ -252,6 +253,48 @@ def moved(running: Running, place: dict[str, Any], im: str) -> bool:
         assert any(why in str(error) for why in ("only while it is running", "its process is gone", "there is no instance manager"))
         return False
     return True
+
+
+def test_a_query_that_reads_one_goes_on_with_its_next_attempt(cluster: LocalCluster) -> None:
+    """It was deployed before the first loss, or after it; nothing is missing, and nothing is there twice, in the order of the stream."""
+    batches, rows = 60, 500
+    made = Query("read").source(stream("read.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s"))
+    made = made.aggregate("w", TIME("1s"), by="key", start=window_start(), n=count()).output("read.out")
+    feed = cluster.deploy(made.options(parallelism=1, recover="on-commit", checkpoint="100ms"), start=False)
+    readers, found, covered = list[Running](), list[Any](), [0]
+
+    def read(name: str) -> None:
+        query = Query(name).source("read.out").aggregate("all", SIZE(7), n=sum_("n"), last=last("start"), keys=count())
+        readers.append(cluster.deploy(query.output(f"{name}.out").options(parallelism=1), start=False))
+        found.append(readers[-1].subscribe(f"{name}.out"))
+        readers[-1].start()
+        covered[0] = commits(feed)
+
+    def kill_feed() -> None:
+        """Where no reader is, to which it moves before."""
+        attempts, kept = feed.status()["recovery"]["attempts"], {place["im"] for each in readers for place in each.status()["placed"]}
+        until(lambda: commits(feed) > covered[0])  # which knows of all readers
+        if feed.status()["placed"][0]["im"] in kept:
+            free = until(lambda: next((im for im in ("im-0", "im-1", "im-2") if im not in kept and living(cluster, im)), None))
+            for subquery in ("SQ1", "SQ2"):
+                feed.move(subquery, 0, free)
+        kill(cluster, feed.status()["placed"][0]["im"])
+        until(lambda: feed.status()["state"] == "running" and feed.status()["recovery"]["attempts"] > attempts)
+
+    read("reader")
+    feed.start()
+    with cluster.publisher("read.in") as out:
+        for batch in range(batches):
+            if batch in (20, 40):
+                kill_feed()
+            if batch == 30:
+                read("later")
+            out.send([{"t": i * 10, "key": i % 7} for i in range(batch * rows, (batch + 1) * rows)])
+    answers, later = (pa.Table.from_batches(list(each)).to_pydict() for each in found)
+    assert answers["keys"] == [7] * (batches * rows // 100), "the seven groups of each window, one behind the other"
+    assert answers["n"] == [100] * len(answers["n"])
+    assert answers["last"] == sorted(set(answers["last"]))
+    assert later["last"] == answers["last"][-len(later["last"]) :] and len(later["last"]) >= (batches - 32) * rows // 100
 
 
 @pytest.mark.parametrize("recover", ["on-commit", pytest.param("at-once", marks=pytest.mark.long)])

@@ -74,7 +74,7 @@ def test_what_cannot_be_upgraded_is_said_and_it_runs_on(cluster: LocalCluster) -
     running.stop()
 
 
-@pytest.mark.parametrize("recover", ["on-commit", "at-once"])
+@pytest.mark.parametrize("recover", [pytest.param("on-commit", marks=pytest.mark.long), "at-once"])  # the simulation scales both
 def test_it_is_scaled_while_rows_come_and_an_instance_manager_dies(cluster: LocalCluster, recover: str) -> None:
     expected = answers(cluster, f"still-{recover}", recover, ())
     assert sum(total * times for (_, _, total), times in expected.items()) == BATCHES * ROWS
@@ -127,7 +127,7 @@ def weights(changed_at: int) -> Counter[tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("recover", ["on-commit", "at-once"])
+@pytest.mark.parametrize("recover", ["on-commit", pytest.param("at-once", marks=pytest.mark.long)])  # the simulation upgrades both
 def test_it_goes_on_as_another_query_with_the_state_that_it_had(cluster: LocalCluster, recover: str) -> None:
     """Rows before some row of the stream have the old weight, and those behind it the new one: each counts once, in windows too that
     were open then, though instance managers die right before and behind; and nothing that was told at once is taken back."""

@@ -21,6 +21,7 @@ from driver.cluster import Cluster
 from driver.gateway import ROUTES, Gateway, make_app
 from driver.processes.door import Door
 from orchestrator.rest.models import QUERY_EXAMPLE
+from tests.support.one_cluster import uncompiled
 from tests.support.waiting import HANG_S, until
 
 RUNNER = CliRunner()
@@ -49,7 +50,7 @@ def tokens(folder: Path) -> dict[str, str]:
 def cluster(folder: Path, tokens: dict[str, str]) -> Iterator[LocalCluster]:
     cep("keys", "--keys", str(folder / "keys"), "--name", "cep.example")
     file, keys = str(folder / "tokens"), str(folder / "keys")
-    with LocalCluster(instances=1, tokens=file, keys=keys, zookeeper_tls=True, numa=False) as running:
+    with uncompiled(1, tokens=file, keys=keys, zookeeper_tls=True, numa=False) as running:
         running.deploy(QUERY_EXAMPLE)
         yield running
 

@@ -10,7 +10,19 @@ import pytest
 
 from tests.support.paths import ROOT
 
-PACKAGES = ("cep", "orchestrator", "instance_manager", "driver", "console", "hibench", "numa_cep", "simulation", "docker", "benchmarks")
+PACKAGES = (
+    "cep",
+    "orchestrator",
+    "instance_manager",
+    "driver",
+    "console",
+    "hibench",
+    "numa_cep",
+    "connectors",
+    "simulation",
+    "docker",
+    "benchmarks",
+)
 #: A file of no more lines may do without.
 SMALL_LINES = 60
 DOCSTRING = re.compile(r'r?"""(.*?)"""', re.DOTALL)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-PACKAGES = ("cep", "orchestrator", "instance_manager", "driver", "console", "numa_cep", "hibench", "simulation", "benchmarks")
+PACKAGES = ("cep", "orchestrator", "instance_manager", "driver", "console", "numa_cep", "hibench", "connectors", "simulation", "benchmarks")
 FUNCTION_LINES_MAX = 60
 KERNEL_LINES_MAX = 80
 METHODS_MAX = 25

@@ -87,7 +87,8 @@ class Installed:
     def run(self, program: str, *arguments: str, **variables: str) -> str:
         """What it prints, from a folder where nothing is."""
         (self.home / "empty").mkdir(exist_ok=True)
-        environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        others = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")  # or each process compiles all that it imports
+        environment = {key: value for key, value in os.environ.items() if key not in others}
         command = [str(self.home / "bin" / program), *arguments]
         done = subprocess.run(
             command, cwd=self.home / "empty", env=environment | variables, capture_output=True, text=True, timeout=300, check=False

@@ -118,11 +118,11 @@ def ordered() -> tuple[FileCase, list[tuple[int, tuple[int, int]]]]:
 
 
 @pytest.mark.parametrize("pre_aggregation", ["on", "off"])
-@pytest.mark.parametrize("readers", [1, 2, 4])
+@pytest.mark.parametrize("readers", [1, pytest.param(2, marks=pytest.mark.long), 4])  # between the two that are left
 def test_open_windows_are_at_most_those_spanned_by_2n_plus_1_blocks(readers: int, pre_aggregation: str, tmp_path: Path) -> None:
     case, answer = ordered()
     options = Options(parallelism=readers, pre_aggregation=pre_aggregation)
-    for seed in range(4):
+    for seed in range(2):
         execution = Execution(options, (2,), (), (0,), 1 << 20, seed)
         ran = run_files(replace(case), execution, tmp_path)
         assert_same_answer({"out": answer}, ran.outputs)

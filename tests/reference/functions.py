@@ -206,6 +206,16 @@ def _field(value: Any, type_: DataType) -> bytes:
     return struct.pack(form, math.nan if is_nan(value) else value + 0.0 if isinstance(value, float) else value)
 
 
+def split_regex(text: str, regex: str) -> list[str]:
+    """Without the groups, which Python puts between the parts."""
+    parts, end = [], 0
+    for found in re.finditer(regex, text):
+        if found.end() > found.start():
+            parts.append(text[end : found.start()])
+            end = found.end()
+    return [*parts, text[end:]]
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: ieee(getattr(math, name)) for name in ("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "atan2")},
     **{name: logarithm(function) for name, function in (("ln", math.log), ("log10", math.log10), ("log2", math.log2))},
@@ -233,6 +243,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "replace": lambda text, old, new: text.replace(old, new),
     "matches": lambda text, regex: re.search(regex, text) is not None,
     "extract": extract,
+    "index_of": lambda text, part: text.find(part),
+    "split_regex": split_regex,
     "split": lambda text, separator: text.split(separator),
     "concat": concat,
     "truncate": truncate,

@@ -50,8 +50,8 @@ FUNCTION_TYPES = {
     **dict.fromkeys(("lower", "upper", "trim", "ltrim", "rtrim", "reverse", "substring", "pad_left", "pad_right"), STRING),
     **dict.fromkeys(("replace", "extract", "join"), STRING),
     **dict.fromkeys(("year", "month", "day", "hour", "minute", "second", "millisecond", "weekday", "day_of_year"), INT64),
-    **dict.fromkeys(("epoch_s", "epoch_ms", "epoch_us", "length", "byte_length", "list_length", "hash"), INT64),
-    "split": DataType("list", element=STRING),
+    **dict.fromkeys(("epoch_s", "epoch_ms", "epoch_us", "length", "byte_length", "list_length", "hash", "index_of"), INT64),
+    **dict.fromkeys(("split", "split_regex"), DataType("list", element=STRING)),
     "format_time": STRING,
     "parse_time": TIMESTAMP_US,
 }

@@ -77,6 +77,7 @@ GRAMMAR: dict[str, tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]] = {
         *_of_each(Expr.year, "timestamp", Expr.month, Expr.day, Expr.weekday, Expr.day_of_year),
         *_of_each(Expr.hour, "timestamp", Expr.minute, Expr.second, Expr.millisecond, Expr.epoch_s, Expr.epoch_ms, Expr.epoch_us),
         (Expr.list_length, ("list",)),
+        *((lambda e, part=part: e.index_of(part), ("string",)) for part in ("a", "é", "")),
         *((hash_, kinds) for kinds in (("string",), ("integer", "bool"), ("float64", "timestamp"), ("string", "integer", "binary"))),
         (lambda e: e.cast(INT64), ("float64",)),
         (lambda e: e.try_cast(INT64), ("float64",)),
@@ -154,7 +155,11 @@ GRAMMAR: dict[str, tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]] = {
         (concat, ("binary", "binary")),
         (lambda e: e.cast(BINARY), ("string",)),
     ),
-    "list": (*_any_kind("list"), *((lambda e, by=by: e.split(by), ("string",)) for by in ("a", "\0", "xx"))),
+    "list": (
+        *_any_kind("list"),
+        *((lambda e, by=by: e.split(by), ("string",)) for by in ("a", "\0", "xx")),
+        (lambda e: e.split_regex("[ab]+|é"), ("string",)),
+    ),
 }
 
 

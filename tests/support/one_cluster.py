@@ -1,4 +1,4 @@
-"""Clusters of many test files, of two and of three instance managers: starting one takes four seconds of CPU.
+"""Clusters of many test files: starting one takes five seconds of CPU.
 
 The files of one are one share of the run (`tests/conftest.py`), one after the other in the same process. Each gets a cluster without
 queries and streams, and fails where it has ended, or changed, what others rely on; instance managers may be killed, for they come back.
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import psutil
+import pytest
 
 from cep.errors import Conflict, NotFound
 from driver import LocalCluster
@@ -23,10 +25,10 @@ MODULES = (user_functions, functions_of_users)
 
 
 class OneCluster:
-    """The cluster of some files: each instance manager at its core."""
+    """The cluster of some files: each instance manager at its core. `settings`: of LocalCluster, over those of all."""
 
-    def __init__(self, instances: int, *files: str) -> None:
-        self.instances, self.files = instances, files
+    def __init__(self, instances: int, *files: str, **settings: Any) -> None:
+        self.instances, self.files, self.settings = instances, files, {"modules": MODULES, "pause_max_s": 0.25} | settings
         self._open = contextlib.ExitStack()
         self._cluster: LocalCluster | None = None
         self._processes: set[tuple[str, int]] = set()
@@ -34,7 +36,7 @@ class OneCluster:
     def get(self, data: Path) -> LocalCluster:
         """The one that runs, or a new one; sources may be files under `data`."""
         if self._cluster is None:
-            self._cluster = self._open.enter_context(LocalCluster(self.instances, data=[data], modules=MODULES, pause_max_s=0.25))
+            self._cluster = self._open.enter_context(LocalCluster(self.instances, data=[data], **self.settings))
             self._processes = _without_managers(self._cluster)
         return self._cluster
 
@@ -65,14 +67,20 @@ ONE_CLUSTERS = {
     "two": OneCluster(
         2,
         *(f"tests/cluster/test_{name}.py" for name in ("generated", "files", "quiet", "many", "cluster", "queries", "streams_that_grow")),
-        "tests/cluster/test_tokens.py",
-        *(f"tests/driver/test_{name}.py" for name in ("gateway", "flame", "previews", "cli", "changing", "sql_command")),
+        *(f"tests/driver/test_{name}.py" for name in ("gateway", "flame", "previews", "cli", "changing", "sql_command", "top")),
         *("tests/benchmarks/faults/test_fuzz.py", "tests/benchmarks/measured/test_published.py", "tests/hibench/test_bench.py"),
         "tests/hibench/workloads/test_workload.py",
         *("tests/console/test_pages.py", "tests/driver/processes/test_console.py"),
         "tests/orchestrator/rest/test_openapi.py",
         "tests/project/test_streams_that_grow_page.py",
     ),
+    "another": OneCluster(
+        2,
+        *("tests/cluster/test_tokens.py", "tests/cluster/test_moves.py", "tests/cluster/test_connectors.py"),
+        *("tests/orchestrator/state/test_connectors.py", "tests/driver/applications/test_commands.py"),
+    ),
+    # What is silent counts as dead early. The second file kills the others too, and ends it.
+    "impatient": OneCluster(2, "tests/cluster/test_frozen.py", "tests/cluster/test_kill.py", session_timeout_s=3.0, grace_s=3.0),
     "three": OneCluster(3, *(f"tests/cluster/test_{name}.py" for name in ("recovery", "instances", "scaling", "patterns"))),
 }
 
@@ -80,6 +88,14 @@ ONE_CLUSTERS = {
 def one_cluster_of(test: str) -> OneCluster | None:
     """The one that the file of `test` shares."""
     return next((each for each in ONE_CLUSTERS.values() if test.startswith(each.files)), None)
+
+
+def uncompiled(instances: int, **settings: Any) -> LocalCluster:
+    """A cluster whose processes run kernels as their source: for few rows that takes less time than to load Numba. In this process, which
+    may load it, the variable does not stay."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NUMBA_DISABLE_JIT", "1")
+        return LocalCluster(instances, **settings)
 
 
 def lives(pid: int) -> bool:

@@ -138,6 +138,15 @@ def _extracted(texts: pa.Array, regex: str, group: int) -> Column:
     return found if matched.all() else replace(found, valid=matched)
 
 
+def _index_of(tree: Typed, columns: Sequence[Column]) -> Column:
+    """The code points of what comes before it."""
+    texts = columns[0]
+    found = pc.find_substring(to_arrow(texts), pattern=_literal(tree, 1)).fill_null(-1).to_numpy(zero_copy_only=False)
+    before = Column(STRING, np.maximum(found, 0).astype(np.int32), None, texts.data, _starts(texts))
+    points = pc.utf8_length(to_arrow(before)).to_numpy(zero_copy_only=False).astype(np.int64)
+    return Column(INT64, np.where(found < 0, np.int64(-1), points), texts.valid)
+
+
 def _concat(tree: Typed, columns: Sequence[Column]) -> Column:
     between = pa.scalar("" if tree.type.name == "string" else b"", tree.type.arrow)
     return from_arrow(pc.binary_join_element_wise(*map(to_arrow, columns), between, null_handling="emit_null"), tree.type)
@@ -186,6 +195,8 @@ CALLS: dict[str, ArrowCall] = {
     "matches": _matches,
     "extract": _extract,
     "split": _arrow(pc.split_pattern, "pattern"),
+    "split_regex": _arrow(pc.split_pattern_regex, "pattern"),
+    "index_of": _index_of,
     "concat": _concat,
     "format_time": _format_time,
     "hash": _hash,

@@ -39,7 +39,7 @@ def room_of(step: Convert, columns: Columns, n: int) -> int:
             return first * (1 + _literal_bytes(tree, 1))
         case "part":
             return 0
-        case "split":
+        case "split" | "split_regex":
             return 16 * (first + n)
         case "format_time":
             return n * WIDTH_MAX * _literal_bytes(tree, 1)

@@ -64,5 +64,7 @@ TEXTS: dict[str, Callable[..., Column]] = {
     "matches": _matches,
     "extract": _extract,
     "split": lambda text, by: functions.split(text, escaped_pattern(by), -1),
+    "split_regex": lambda text, regex: functions.split(text, java(regex, extracts=False), -1),
+    "index_of": lambda text, part: (functions.locate(part, text) - lit(1)).cast("long"),
     "concat": concat,
 }

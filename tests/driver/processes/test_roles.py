@@ -40,7 +40,7 @@ class Roles:
         ports = _free_ports(3)
         self.run, self.ports = run, ports
         self.url = ",".join(f"http://127.0.0.1:{port}" for port in ports[:2])
-        known = {"CEP_RUN": str(run), "CEP_ZOOKEEPER": f"127.0.0.1:{ports[2]}", "CEP_URL": self.url}
+        known = {"CEP_RUN": str(run), "CEP_ZOOKEEPER": f"127.0.0.1:{ports[2]}", "CEP_URL": self.url, "NUMBA_DISABLE_JIT": "1"}
         self.environment = {name: value for name, value in os.environ.items() if name != "CEP_TOKEN"} | known
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 

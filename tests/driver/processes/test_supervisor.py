@@ -126,9 +126,12 @@ def settled(client: httpx.Client, state: str) -> bool:
 
 class TestRunning:
     def test_mends_itself_and_leaves_nothing(self, folder: Path) -> None:
+        """Every child is in a group of its own."""
         cluster = Started(COMMAND, folder)
         everything = cluster.everything()
         assert set(cluster.pids()) == {"zookeeper", "orchestrator", "metric-server", "im-0", "im-1"}
+        groups = {os.getpgid(pid) for pid in cluster.pids().values()}
+        assert len(groups) == 5 and os.getpgid(cluster.supervisor) not in groups
         with cluster.client() as client:
             assert client.post("/queries?wait=true", json=QUERY_EXAMPLE).json()["state"] == "running"
 
@@ -157,17 +160,6 @@ class TestRunning:
         assert "expected" in cluster.ask("nonsense")["error"]
         assert cluster.close() == 0
         assert gone(everything) and not Path(cluster.said["home"]).exists()
-
-    def test_every_child_is_in_a_group_of_its_own(self, folder: Path) -> None:
-        cluster = Started(COMMAND, folder, instances=1, keep_home=True)
-        groups = {os.getpgid(pid) for pid in cluster.pids().values()}
-        assert len(groups) == 4 and os.getpgid(cluster.supervisor) not in groups
-        everything = cluster.everything()
-        os.kill(cluster.supervisor, signal.SIGTERM)
-        assert cluster.close() == 0 and gone(everything)
-        home = Path(cluster.said["home"])
-        assert {path.name for path in home.glob("*.log")} >= {"orchestrator.log", "im-0.log"}
-        subprocess.run(["rm", "-r", home], check=True)
 
 
 class TestEndings:
@@ -201,8 +193,9 @@ class TestDegraded:
         return next(each["deaths"] for each in report["children"] if each["name"] == child)
 
     def test_one_that_cannot_live_ends_nothing_and_comes_back(self, folder: Path, tmp_path: Path) -> None:
+        """Told to end by SIGTERM, the cluster leaves its folder where that is wanted."""
         unwilling = tmp_path / "unwilling"
-        cluster = Started(COMMAND, folder, instance_manager=["sh", "-c", UNWILLING, str(unwilling)])
+        cluster = Started(COMMAND, folder, instance_manager=["sh", "-c", UNWILLING, str(unwilling)], keep_home=True)
         everything, url = cluster.everything(), cluster.said["rest"]
         reports = next(each for each in report_folders() if each.name == Path(cluster.said["home"]).name)
         unwilling.touch()
@@ -216,7 +209,12 @@ class TestDegraded:
             until(lambda: client.get("/health").json()["instance_managers"] == 2 and "im-0" in cluster.pids())
             assert client.post("/queries?wait=true", json=QUERY_EXAMPLE).json()["state"] == "running"
         everything += [psutil.Process(pid) for pid in cluster.pids().values()]
-        assert cluster.close() == 0 and gone(everything) and not reports.exists()
+        os.kill(cluster.supervisor, signal.SIGTERM)
+        assert cluster.process.wait(HANG_S) == 0 and gone(everything) and not reports.exists()
+        cluster.close()
+        home = Path(cluster.said["home"])
+        assert {path.name for path in home.glob("*.log")} >= {"orchestrator.log", "im-0.log"}
+        shutil.rmtree(home)
 
     @pytest.mark.long
     def test_zookeeper_comes_back_when_there_is_room(self, folder: Path) -> None:

@@ -104,7 +104,7 @@ def prepared(engine, tmp_path_factory):
     return make(engine.spark, SMALL, tmp_path_factory.mktemp("prepared"))
 
 
-SELDOM = ("identity", "broadcast")
+SELDOM = ("identity", "broadcast", "repartition")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long if name in SELDOM else ()) for name in WORKLOADS])

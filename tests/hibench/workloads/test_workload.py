@@ -43,7 +43,8 @@ def prepared(folder):
     return Prepared(SMALL, made, tuple(write_record_file(SMALL, made, None, index) for index in range(SMALL.files)))
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["numa-on", "numa-off"])
+# Without NUMA the cluster is another and the queries are the same.
+@pytest.fixture(scope="module", params=[True, pytest.param(False, marks=pytest.mark.long)], ids=["numa-on", "numa-off"])
 def cluster(request, cluster, folder):
     """The one of all tests is aware of NUMA nodes."""
     with nullcontext(cluster) if request.param else LocalCluster(instances=2, numa=False, data=[folder]) as running:

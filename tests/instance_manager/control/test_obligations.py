@@ -13,12 +13,13 @@ import pytest
 from cep.config import instance_node
 from cep.elements import TableBarrier
 from cep.errors import ProtocolError
-from instance_manager.control.assignment_checks import Assignment, Moving
+from instance_manager.control.assignment_checks import Assignment, Followed, Moving
 from instance_manager.control.commands import (
     AddSubscriptions,
     DrainInstance,
     DropSubscriptions,
     FailInstance,
+    FollowFeeds,
     InstanceCommand,
     LoseStreams,
     RerouteBuckets,
@@ -34,6 +35,7 @@ TABLES = {"SQ2": TableBarrier(1, (0, 1)), "SQ3": TableBarrier(2, (1, 0))}
 A, B = {"stream": "out", "id": "a"}, {"stream": "out", "id": "b"}
 MOVE = Moving(1, 2, "SQ2", 1, "im-9", "ipc:///old", "ipc:///new")
 ARRIVING = Moving(1, 2, "SQ1", 0, HERE, "ipc:///old", "ipc:///new")
+FOLLOWED = Followed(2, ((0, "ipc:///there"),))
 
 
 def now(**changed: Any) -> Assignment:
@@ -68,6 +70,8 @@ CHANGES: list[tuple[Assignment | None, Assignment, list[InstanceCommand]]] = [
     (now(tables={"SQ2": 1}), now(tables={"SQ2": 1, "SQ3": 2}), [RerouteBuckets(KEY, TABLES)]),
     (now(tables={"SQ2": 1}), now(tables={"SQ2": 1}, desired="run"), [RunInstance(KEY)]),
     (now(), now(lost={"in": "q0 has failed"}), [LoseStreams(KEY, {"in": "q0 has failed"})]),
+    (now(), now(feeds={"in": FOLLOWED}), [FollowFeeds(KEY, {"in": FOLLOWED})]),
+    (now(feeds={"in": FOLLOWED}), now(feeds={"in": FOLLOWED}, desired="run"), [RunInstance(KEY)]),
     # a move begins, goes on, and is over
     (now(), now(move=MOVE), [TakeMoveStep(KEY, MOVE)]),
     (now(move=MOVE), now(move=replace(MOVE, step=3)), [TakeMoveStep(KEY, replace(MOVE, step=3))]),

@@ -1,6 +1,6 @@
 """The examples of the OpenAPI document: one for each operator and window, each a valid query by its schema and by the planner.
 
-Tests `examples.py`, `query_schema.py`.
+Tests `examples.py`, `cep/service/query_schema.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from cep.model import query as queries
 from cep.model.operators import TYPES
 from cep.model.windows import Window
 from cep.plan.validate import validate
+from cep.service import query_schema
 from driver import (
     CUMULATE,
     SESSION,
@@ -37,7 +38,6 @@ from driver import (
     stream,
     try_,
 )
-from orchestrator.rest import query_schema
 from orchestrator.rest.examples import EXAMPLES
 
 PAGE_VIEWS = stream("page_views", ip=str, ts="timestamp[ms]", url=str, ms="int64", event_time="ts", disorder="2s")

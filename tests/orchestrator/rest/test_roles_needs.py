@@ -41,9 +41,9 @@ def test_what_is_needed(need: Need, role: str, path: dict[str, str], body: Any, 
 
 
 def test_what_changes_something_for_others_is_audited() -> None:
-    """Rows, publishers and subscriptions are not: they come too often, and are their clients' own."""
+    """Rows, publishers and subscriptions are not: they come too often, and are their clients' own. So does what runs connectors."""
     unnoted = {route for route, need in ROUTES.items() if route[0] != "GET" and not need.audited and need.kinds not in CLIENTS}
-    assert unnoted == {("POST", "/queries:wait"), ("POST", "/explain")}
+    assert unnoted == {("POST", "/queries:wait"), ("POST", "/explain"), ("POST", "/connectors:work")}
 
 
 CLIENTS = (("publish",), ("subscribe",))

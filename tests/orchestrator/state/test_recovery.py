@@ -1,12 +1,13 @@
 """Where a query that recovers goes on after everything was started anew, and when.
 
-Tests `checkpoints.py`.
+Tests `checkpoints.py`, `assignments.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,10 +25,12 @@ from orchestrator.state.events import (
     MoveInstance,
     Put,
     StatusesSeen,
+    SubmitQuery,
     Tick,
 )
 from tests.orchestrator.state.test_cluster_state import IMS, TIMEOUT_S, Cluster, manager, query
 from tests.orchestrator.state.test_evacuations import host, on_host
+from tests.orchestrator.state.test_feeds import planned, reader
 
 
 class WithoutDisk(Cluster):
@@ -148,6 +151,31 @@ def test_an_instance_moves_as_after_a_loss() -> None:
     for state in ("ready", "running"):
         cluster.all_say(state)
     assert cluster.state_of() == "running"
+
+
+def test_a_query_that_reads_it_is_told_of_its_next_attempt_be_it_deployed_before_or_behind() -> None:
+    cluster = at_home()
+    cluster.do(SubmitQuery(planned(cluster, reader())))
+
+    def told(name: str) -> list[Any]:
+        found = [each["feeds"] for each in cluster.assignments().values() if each["query"] == name]
+        return [each for each in found if each]
+
+    assert told("second") == []
+    source = where(cluster, "SQ2", 0)
+    cluster.do(MoveInstance("per-ip", "SQ2", 0, next(each for each in IMS if each != source)))
+    producers = [[i.index, f"ipc:///{i.im}"] for i in cluster.state.plans["per-ip"].instances_of("SQ2")]
+    assert told("second") == [{"per_ip": {"attempt": 1, "producers": producers}}]
+    cluster.do(SubmitQuery(planned(cluster, reader("third"))))
+    assert told("third") == told("second")
+
+
+def test_nothing_is_placed_on_a_process_that_is_dead() -> None:
+    cluster = at_home()
+    cluster.do(ManagerDied("im-0", manager("im-0").process))
+    assert [worker.im for worker in cluster.state.workers()] == ["im-1"]
+    cluster.see(im_0=manager("im-0", pid=2))
+    assert [worker.im for worker in cluster.state.workers()] == ["im-0", "im-1"]
 
 
 def test_what_cannot_move_is_refused_and_it_runs_on() -> None:

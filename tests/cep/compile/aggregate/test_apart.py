@@ -76,7 +76,7 @@ def test_the_same_answers_whether_functions_are_apart(window: str, monkeypatch: 
     assert found[0] == found[1] and len(found[0]) >= 9
 
 
-@pytest.mark.parametrize("window", ["tumbling", "size", "each"])
+@pytest.mark.parametrize("window", ["tumbling", "size", pytest.param("each", marks=pytest.mark.long)])  # a third kind of the same text
 def test_compiled(window: str) -> None:
     asked = tuple(
         (f"f{i}", of(name)) for i, (name, of) in enumerate((name, of) for name in NUMBERS for of in (sum_, min_, max_, last, count))

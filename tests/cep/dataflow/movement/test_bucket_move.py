@@ -52,7 +52,7 @@ KEPT = [cell for cell in sound_cells() if cell.balancer == "point-to-point" and 
 
 
 @pytest.mark.parametrize("cell", [*KEYED, *KEPT], ids=lambda cell: f"{cell.kind}, {cell.balancer}")
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(st.data())
 def test_every_operator_with_state_moves(cell: Cell, data: st.DataObject) -> None:
     """Keyed by what its rows are routed by, or by what keeps the partitioning of the subquery before it, and moves with that."""

@@ -94,11 +94,11 @@ def test_what_has_no_bounds_says_so() -> None:
 def test_machine_code_with_every_kind_of_state() -> None:
     """Blocks and texts grow, move and are merged: as interpreted."""
     choose = random.Random(3)
-    cells = [(t // 3, choose.choice("abc"), choose.randint(0, 5), choose.choice(("x" * 17, "y", None, "z" * 30))) for t in range(600)]
+    cells = [(t // 3, choose.choice("abc"), choose.randint(0, 5), choose.choice(("x" * 17, "y", None, "z" * 30))) for t in range(240)]
     members = [Row(t, i, k, v, s=w) for i, (t, k, v, w) in enumerate(cells)]
     functions = (("best", arg_max("s", by="n")), ("different", count_distinct("s")), ("all", collect("s", at_most=5)))
     for window in (SIZE(50, 6), UNBOUNDED(ttl="2us")):
-        plan = Plan(5, (37, 1), (2, 3), 300)
+        plan = Plan(5, (37, 1), (2, 3), 120)
         compiled, _ = run(operator_of(window, functions), members, plan)
         with interpreted():
             assert run(operator_of(window, functions), members, plan)[0] == compiled

@@ -21,9 +21,10 @@ from cep.kernels.jit import interpreted
 from cep.model.streams import Stream
 from cep.plan.physical import PhysicalPlan
 from cep.plan.route import Route
-from driver import TIME, LocalCluster, Query, count, first, stream, sum_
+from driver import TIME, Query, count, first, stream, sum_
 from tests.reference import Partition, assert_same_answer
 from tests.strategies import Case, Execution, cases, executions
+from tests.support.one_cluster import uncompiled
 from tests.support.plans import one_node, planned
 from tests.support.running import cut_of, expected_of, outputs_of, publishers, readers_of, run
 
@@ -76,7 +77,7 @@ def test_on_a_real_cluster() -> None:
     """Two copies on two instance managers; one publisher sends each the rows of its keys, late ones too."""
     rows = [{"k": f"k{i % 7}", "t": 1_000 * i - (5_000 if i % 11 == 0 else 0), "v": i} for i in range(2_000)]
     answers = {}
-    with LocalCluster(instances=2, numa=False) as cluster:
+    with uncompiled(2, numa=False) as cluster:
         for replicas in (1, 2):
             source = stream(f"s{replicas}", k=str, t="timestamp[ms]", v=int, event_time="t", disorder="2s")
             built = Query(f"q{replicas}").source(source).aggregate("sums", TIME("60s"), by="k", n=count(), v=sum_("v"), first=first("v"))

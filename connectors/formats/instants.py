@@ -1,0 +1,60 @@
+"""Instants: as text in ISO 8601, or as integers of the unit that the stream declares, which its publisher knows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+TEXT, NUMBER = pa.string(), pa.int64()
+_ZONED = r"(Z|[+-]\d\d:?\d\d)$"
+
+
+def shape_of(type_: pa.DataType, numbers: bool) -> pa.DataType:
+    """As what a column is read: what Arrow's readers make no instants of is text first."""
+    if pa.types.is_timestamp(type_):
+        return NUMBER if numbers else TEXT
+    return TEXT if pa.types.is_binary(type_) else type_
+
+
+def with_instants(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Texts become what their columns are. Raises pa.ArrowInvalid or ValueError: one is none."""
+    columns = []
+    for column, wanted in zip(batch.columns, schema, strict=True):
+        if pa.types.is_timestamp(wanted.type) and pa.types.is_string(column.type):
+            column = instants(column)
+        elif pa.types.is_binary(wanted.type) and pa.types.is_string(column.type):
+            column = pa.array([None if text is None else bytes.fromhex(text) for text in column.to_pylist()], pa.binary())
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=schema.names)
+
+
+def instants(texts: pa.Array) -> pa.Array:
+    """Without a zone they are UTC. Raises pa.ArrowInvalid or ValueError."""
+    zoned = pc.all(pc.match_substring_regex(texts, _ZONED)).as_py()
+    try:
+        read = texts.cast(pa.timestamp("us", "UTC") if zoned else pa.timestamp("us"))
+    except pa.ArrowInvalid:  # both kinds, or a form that only Python reads
+        return pa.array([None if text is None else instant(text) for text in texts.to_pylist()], pa.timestamp("us", "UTC"))
+    return read if zoned else read.cast(pa.timestamp("us", "UTC"))
+
+
+def instant(text: str) -> datetime:
+    """Raises ValueError."""
+    found = datetime.fromisoformat(text)
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
+def texts_of(column: pa.Array) -> list[Any]:
+    """Instants as text, NULL as None."""
+    numbers = column.cast(pa.int64())
+    values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
+    moments: np.ndarray = values.astype("M8[us]")
+    written = np.datetime_as_string(moments, "us" if (values % 1_000_000).any() else "s")
+    texts = [f"{text}+00:00" for text in written.tolist()]
+    if column.null_count:
+        return [text if there else None for text, there in zip(texts, column.is_valid().to_pylist(), strict=True)]
+    return texts

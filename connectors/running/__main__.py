@@ -1,0 +1,42 @@
+"""`python -m connectors.running '<config>'`: runs connectors until SIGTERM.
+
+It ends without closing its publishers, as one that is killed does: the next one goes on under their names, and nothing that is late by then
+would have been on time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+
+from cep.config import TOKEN_VARIABLE, ClusterConfig
+from cep.service.logs import begin_logging
+from connectors.running.fleet import Fleet
+from driver.cluster import Cluster
+
+NOTES = "connectors"
+
+
+def main(arguments: list[str]) -> int:
+    config = ClusterConfig.from_json(json.loads(arguments[0]))
+    begin_logging("connectors", config.log)
+    pa.set_cpu_count(1)
+    cluster = Cluster(config.rest, os.environ.get(TOKEN_VARIABLE), ca=config.ca)
+    place = f"{config.host or socket.gethostname()}:{config.home}"
+    fleet = Fleet(cluster, Path(config.home) / NOTES, place, uuid.uuid4().hex)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: fleet.close())
+    fleet.run()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Connectors by REST: for users, and for the processes that run them."""

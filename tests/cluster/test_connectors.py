@@ -1,0 +1,160 @@
+"""Connectors at work in a real cluster: files in, a window, files out, while their process and an instance manager are killed.
+
+Tests `connectors/running/source_run.py`, `connectors/running/sink_run.py`, `connectors/running/run.py`, `connectors/running/fleet.py`,
+`driver/connecting.py`, `orchestrator/service_thread.py`, `orchestrator/rest/cluster_metrics.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from driver import TIME, LocalCluster, Query, count, stream, sum_, window_start
+from driver.cli import app
+from tests.support.one_cluster import lives
+from tests.support.waiting import until
+
+FILES, ROWS, KEYS = 8, 1000, 7
+BAD = (2, 5)  # a line of a file that is no row
+
+
+@pytest.fixture(autouse=True)
+def no_connectors(cluster: LocalCluster) -> Iterator[None]:
+    yield
+    for each in cluster.connectors():
+        cluster.disconnect(each["name"])
+
+
+def query(name: str, **options: Any) -> Query:
+    source = stream(f"{name}.in", t="timestamp[ms]", key=int, n=int, event_time="t", disorder="1s")
+    made = Query(name).source(source).aggregate("w", TIME("2s"), by="key", start=window_start(), visits=count(), total=sum_("n"))
+    return made.output(f"{name}.out").options(recover="on-commit", checkpoint="100ms", **options)
+
+
+def record(i: int) -> dict[str, int]:
+    return {"t": i * 10, "key": i % KEYS, "n": i}
+
+
+def put(folder: Path, file: int, records: list[dict[str, int]], bad: int | None = None) -> None:
+    lines = ["nonsense" if at == bad else json.dumps(each) for at, each in enumerate(records)]
+    part = folder / f".{file:04d}"
+    part.write_text("\n".join(lines))
+    part.rename(folder / f"{file:04d}.jsonl")
+
+
+def answers(folder: Path) -> list[tuple[str, int, int, int]]:
+    lines = (line for file in sorted(folder.glob("out-*.jsonl")) for line in file.read_text().splitlines())
+    return [(row["start"], row["key"], row["visits"], row["total"]) for row in map(json.loads, lines)]
+
+
+def lines_in(folder: Path) -> int:
+    return sum(len(file.read_text().splitlines()) for file in folder.glob("out-*.csv"))
+
+
+def kill(cluster: LocalCluster, process: str) -> None:
+    """The one that lives."""
+
+    def living() -> int | None:
+        pid = dict(cluster.processes()).get(process)
+        return pid if pid is not None and lives(pid) else None
+
+    os.kill(until(living), signal.SIGKILL)
+
+
+def state(cluster: LocalCluster, name: str) -> dict[str, Any]:
+    return next(each for each in cluster.connectors() if each["name"] == name)
+
+
+def expected() -> list[tuple[str, int, int, int]]:
+    """What is not beyond the last window that closes."""
+    sums: dict[tuple[int, int], list[int]] = {}
+    for i in range(FILES * ROWS):
+        if divmod(i, ROWS) != BAD:
+            sums.setdefault((i * 10 // 2000, i % KEYS), []).append(i)
+    return [(f"1970-01-01T00:{w * 2 // 60:02d}:{w * 2 % 60:02d}+00:00", k, len(ns), sum(ns)) for (w, k), ns in sums.items()]
+
+
+def test_each_answer_is_in_a_file_once_whatever_is_killed(cluster: LocalCluster, tmp_path: Path) -> None:
+    (inside := tmp_path / "in").mkdir()
+    outside = tmp_path / "out"
+    cluster.connect({"name": "out", "stream": "way.out", "to": {"connector": "files", "path": str(outside), "roll_s": 0.1}})
+    until(lambda: state(cluster, "out")["error"] == "no query puts the stream out")
+    running = cluster.deploy(query("way"))
+    cluster.connect({"name": "in", "stream": "way.in", "from": {"connector": "files", "path": str(inside)}})
+    for file in range(FILES):
+        put(inside, file, [record(i) for i in range(file * ROWS, (file + 1) * ROWS)], BAD[1] if file == BAD[0] else None)
+        if file == BAD[0]:
+            until(lambda: state(cluster, "in")["dead_letters"])
+            letter = cluster.rest.get("/connectors/in/dead-letters")[0]
+            assert (letter["place"], letter["value"]) == (f"{inside}/0002.jsonl@6", "nonsense")
+        if file in (3, 5):
+            until(lambda: answers(outside))
+            kill(cluster, "connectors")
+        if file == 5:
+            kill(cluster, running.status()["placed"][0]["im"])
+    put(inside, FILES, [record(FILES * ROWS + 1000)])
+    until(lambda: len(answers(outside)) >= len(expected()))
+    assert sorted(answers(outside)) == sorted(expected())
+    assert state(cluster, "in")["epoch"] > 3 and state(cluster, "out")["state"] == "running"
+    figures = cluster.metrics()
+    assert 'cep_connector_up{connector="out"} 1' in figures and 'cep_connector_dead_letters_total{connector="in"} 0' in figures
+
+
+def test_a_source_that_ends_ends_its_stream_and_a_sink_waits_for_the_next(cluster: LocalCluster, tmp_path: Path) -> None:
+    (inside := tmp_path / "in").mkdir()
+    put(inside, 0, [record(i) for i in range(100)])
+    cluster.connect(
+        {"name": "out", "stream": "end.out", "to": {"connector": "files", "path": str(tmp_path), "format": "csv", "roll_s": 0.1}}
+    )
+    until(lambda: state(cluster, "out")["state"] == "waiting" and state(cluster, "out")["error"])
+    running = cluster.deploy(query("end"))
+    cluster.connect({"name": "in", "stream": "end.in", "from": {"connector": "files", "path": str(inside), "follow": False}})
+    running.wait()
+    until(lambda: state(cluster, "in")["state"] == "ended" and list(tmp_path.glob("out-*.csv")))
+    assert lines_in(tmp_path) == KEYS
+    running.delete()
+    again = cluster.deploy(query("end"))
+    with cluster.publisher("end.in") as out:
+        out.send([record(i) for i in range(100)])
+    again.wait()
+    until(lambda: lines_in(tmp_path) == 2 * KEYS)
+
+
+def test_one_that_fails_says_why_and_harms_no_other(cluster: LocalCluster, tmp_path: Path) -> None:
+    """And is tried again until it can."""
+    files = {"connector": "files", "path": str(tmp_path / "later")}
+    cluster.connect({"name": "early", "stream": "nowhere", "from": files})
+    until(lambda: "there is no stream 'nowhere'" in state(cluster, "early")["error"])
+    runner = CliRunner()
+    told = runner.invoke(app, ["status", "--url", cluster.rest.url]).output
+    assert "connector early is failing: " in told
+    cluster.declare(stream("nowhere", t=int, key=int, n=int))
+    until(lambda: "No such file or directory" in state(cluster, "early")["error"])
+    (tmp_path / "later").mkdir()
+    put(tmp_path / "later", 0, [record(0)])
+    until(lambda: state(cluster, "early")["rows"] == 1)
+    listed = runner.invoke(app, ["connectors", "--url", cluster.rest.url]).output
+    assert "from files" in listed and "running" in listed
+    assert runner.invoke(app, ["disconnect", "--url", cluster.rest.url, "earl"]).exception is not None
+    assert "early: stopped" in runner.invoke(app, ["disconnect", "--url", cluster.rest.url, "early"]).output
+
+
+def test_documents_are_declared_from_files(cluster: LocalCluster, tmp_path: Path) -> None:
+    file = tmp_path / "connectors.yaml"
+    file.write_text(
+        f"name: good\nstream: s\nfrom: {{connector: files, path: {tmp_path}}}\n---\nname: bad\nstream: s\nfrom: {{connector: fils}}\n"
+    )
+    done = CliRunner().invoke(app, ["connect", "--url", cluster.rest.url, str(file)])
+    assert (
+        done.exit_code == 1
+        and "good: declared" in done.output
+        and "(did you mean 'files'?)" in done.output
+        and "(at /from/connector)" in done.output
+    )

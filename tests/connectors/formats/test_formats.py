@@ -1,0 +1,139 @@
+"""Formats: what is written is read, what is no row is found among many that are, and nothing is taken for what it is not.
+
+Tests `json_values.py`, `csv_values.py`, `connectors/formats/instants.py`, `connectors/documents.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connectors.contract import Decoded, ValueFormat
+from connectors.formats.csv_values import CsvFormat
+from connectors.formats.json_values import JsonFormat
+from connectors.formats.raw_values import RawFormat
+
+INSTANT = pa.timestamp("us", "UTC")
+SCHEMA = pa.schema([("t", INSTANT), ("i", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("b", pa.bool_()), ("d", pa.binary())])
+LISTS = pa.schema([("l", pa.list_(pa.int64())), ("ts", pa.list_(INSTANT))])
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "t": st.none() | st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC)),
+            "i": st.none() | st.integers(-(2**63), 2**63 - 1),
+            "x": st.none() | st.floats(allow_nan=False),
+            "s": st.none() | TEXTS,
+            "b": st.none() | st.booleans(),
+            "d": st.none() | st.binary(max_size=3),
+        }
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def rows_of(found: Decoded, schema: pa.Schema = SCHEMA) -> list[dict[str, Any]]:
+    """Integers of a column of instants are µs here."""
+    assert found.bad == []
+    tables = [pa.table([c.cast(f.type) for c, f in zip(run.columns, schema, strict=True)], schema=schema) for _, run in found.runs]
+    return [row for table in tables for row in table.to_pylist()]
+
+
+@given(ROWS)
+def test_json_that_was_written_is_read(rows: list[dict[str, Any]]) -> None:
+    values = JsonFormat().encode(pa.RecordBatch.from_pylist(rows, SCHEMA))
+    assert rows_of(JsonFormat().decode(values, SCHEMA)) == rows
+    assert [json.loads(value)["s"] for value in values] == [row["s"] for row in rows]
+
+
+@given(ROWS)
+def test_csv_that_was_written_is_read(rows: list[dict[str, Any]]) -> None:
+    """But that it has no NULL of a text or of bytes."""
+    rows = [row | {"s": row["s"] or "", "d": row["d"] or b""} for row in rows]
+    values = CsvFormat(separator=";").encode(pa.RecordBatch.from_pylist(rows, SCHEMA))
+    found = rows_of(CsvFormat(separator=";").decode(values, SCHEMA))
+    assert [row | {"s": row["s"].replace("\r", "\n")} for row in found] == [row | {"s": row["s"].replace("\r", "\n")} for row in rows]
+
+
+def test_lists_and_numbers_that_json_has_not() -> None:
+    rows = [{"l": [1, None, 3], "ts": [datetime(2024, 5, 1, tzinfo=UTC), None]}, {"l": None, "ts": []}]
+    assert rows_of(JsonFormat().decode(JsonFormat().encode(pa.RecordBatch.from_pylist(rows, LISTS)), LISTS), LISTS) == rows
+    floats = pa.schema([("x", pa.float64())])
+    values = JsonFormat().encode(pa.RecordBatch.from_pylist([{"x": math.inf}, {"x": -math.inf}, {"x": math.nan}], floats))
+    assert values == [b'{"x": "inf"}', b'{"x": "-inf"}', b'{"x": "nan"}']
+    assert [str(row["x"]) for row in rows_of(JsonFormat().decode(values, floats), floats)] == ["inf", "-inf", "nan"]
+
+
+FEW = pa.schema([("t", INSTANT), ("i", pa.int64())])
+GOOD = [b'{"t": "2024-05-01T12:00:00Z", "i": 1}', b'{"i": 2, "other": {"a": []}}', b'{"t": 5, "i": 3}', b'{"t": "2024-05-01", "i": 4}']
+BAD = [
+    b"",
+    b"nonsense",
+    b"[1]",
+    b'{"i": "x"}',
+    b'{"i": 1.5}',
+    b'{"i": true}',
+    b'{"i": 9223372036854775808}',
+    b'{"t": "soon"}',
+    b'{"i": 1}{"i": 2}',
+    b'{"i": 1',
+    b"\xff",
+]
+
+
+@given(st.lists(st.sampled_from([*GOOD, *BAD, b'{"i":\n7}']), max_size=40))
+def test_each_value_is_one_row_or_one_dead_letter(values: list[bytes]) -> None:
+    """Whatever is beside it: two that make sense only together, or one that is two, are none."""
+    found = JsonFormat().decode(values, FEW)
+    assert [at for at, _ in found.bad] == [at for at, value in enumerate(values) if value in BAD]
+    good = [at for first, run in found.runs for at in range(first, first + run.num_rows)]
+    assert sorted([*good, *(at for at, _ in found.bad)]) == list(range(len(values)))
+    numbers = {at: i for first, run in found.runs for at, i in enumerate(run.column("i").to_pylist(), first)}
+    assert all(numbers[at] == (7 if b"\n" in values[at] else GOOD.index(values[at]) + 1) for at in good)
+
+
+def test_halves_of_an_object_in_two_values_are_no_two_rows() -> None:
+    found = JsonFormat().decode([b'{"i": 1', b'}\n{"i": 2}'], FEW)
+    assert found.runs == [] and [at for at, _ in found.bad] == [0, 1]
+
+
+def test_csv_values_are_one_record_each() -> None:
+    values = [b"5,1", b'2024-05-01,"2"', b"a,b", b"5", b"5,1,2", b"", b"5,1\n6,2", b'5,"1', b",3"]
+    found = CsvFormat().decode(values, FEW)
+    assert [at for at, _ in found.bad] == [2, 3, 4, 5, 6, 7]
+    assert [run.column("i").to_pylist() for _, run in found.runs] == [[1], [2], [3]]
+
+
+def test_csv_of_some_columns_in_another_order() -> None:
+    format_ = CsvFormat(header=True).begun(b"\xef\xbb\xbfs,i")
+    assert format_ is not None
+    assert rows_of(format_.decode([b"a,7"], SCHEMA)) == [{"t": None, "i": 7, "x": None, "s": "a", "b": None, "d": None}]
+    assert CsvFormat(header=True).head(FEW) == b"t,i\n" and CsvFormat().begun(b"t,i") is None
+
+
+def test_raw_values_are_one_column() -> None:
+    text = pa.schema([("line", pa.string())])
+    found = RawFormat().decode([b"one", "zw\u00f6lf".encode(), b"\xff"], text)
+    assert rows_of(Decoded(found.runs), text) == [{"line": "one"}, {"line": "zwölf"}] and [at for at, _ in found.bad] == [2]
+    assert RawFormat().encode(found.runs[0][1].slice(0, 1)) == [b"one"]
+
+
+@pytest.mark.parametrize(
+    ("format_", "schema", "said"),
+    [
+        (RawFormat(), FEW, "raw values are of one column"),
+        (CsvFormat(), LISTS, "CSV has no lists, and column 'l' is one"),
+        (CsvFormat(columns=("t", "z")), FEW, "the stream has no column 'z'"),
+    ],
+)
+def test_what_a_format_cannot_hold_is_said(format_: ValueFormat, schema: pa.Schema, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        format_.check(schema)

@@ -1,0 +1,102 @@
+"""The parts of the process that runs connectors: pieces of numbers, notes, secrets and pauses.
+
+Tests `secrets.py`, `notes.py`, `connectors/running/figures.py`, `connectors/contract/source.py`, `connectors/contract/sink.py`.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from connectors.contract import ConnectorError, ConnectorOptions, Secret, library
+from connectors.running.figures import LETTERS_KEPT, ConnectorFigures
+from connectors.running.notes import Notes
+from connectors.running.pauses import FIRST_S, LAST_S, Pauses
+from connectors.running.secrets import Secrets
+from connectors.running.source_run import runs_of
+
+
+@given(st.sets(st.integers(0, 30)), st.integers(0, 35))
+def test_pieces_without_gaps_have_all_from_the_least_on(numbers: set[int], least: int) -> None:
+    found = sorted(numbers)
+    pieces = [found[begin:behind] for begin, behind in runs_of(found, least)]
+    assert [each for piece in pieces for each in piece] == [each for each in found if each >= least]
+    assert all(piece == list(range(piece[0], piece[-1] + 1)) for piece in pieces)
+    assert all(left[-1] + 1 < right[0] for left, right in pairwise(pieces))
+
+
+def test_a_note_is_whole_and_one_that_is_not_is_said(tmp_path: Path) -> None:
+    notes = Notes(tmp_path / "made")
+    assert notes.read("a/b:c") is None
+    notes.write("a/b:c", {"place": ["x", 1]})
+    notes.write("a/b:c", {"place": ["y", 2]}, lasting=True)
+    assert notes.read("a/b:c") == {"place": ["y", 2]}
+    (file,) = (tmp_path / "made").iterdir()
+    for content in (b"{", b"7", b""):
+        file.write_bytes(content)
+        with pytest.raises(ConnectorError, match=r"it is not known where 'a/b:c' was"):
+            notes.read("a/b:c")
+
+
+class Told(ConnectorOptions):
+    password: Secret
+    address: str = "x"
+    names: tuple[str, ...] = ()
+
+
+def test_secrets_are_read_here_and_said_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASS", "hunter22")
+    (tmp_path / "key").write_text("deep secret\n")
+    secrets = Secrets()
+    told = Told(password="${env:PASS}", address="a:${env:PASS}@b", names=(f"${{file:{tmp_path}/key}}",))
+    found = secrets.resolved(told)
+    assert (found.password, found.address, found.names) == ("hunter22", "a:hunter22@b", ("deep secret",))
+    assert secrets.without("cannot log in with 'hunter22', nor with deep secret") == "cannot log in with '***', nor with ***"
+    assert "hunter22" not in repr(told)
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("${env:NOT_THERE}", "no such variable"),
+        ("${file:/not/there}", "No such file or directory"),
+        ("${env:CEP_TOKEN}", "the cluster's own"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_said(reference: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CEP_TOKEN", "the token")
+    with pytest.raises(ConnectorError, match=said):
+        Secrets().resolved(Told(password=reference))
+
+
+def test_a_secret_does_not_stand_in_a_document() -> None:
+    with pytest.raises(ValidationError, match=r"say \$\{env:NAME\}") as refused:
+        Told(password="hunter22")
+    assert refused.value.errors()[0]["loc"] == ("password",)
+
+
+def test_a_library_that_is_not_here_is_named_with_its_extra() -> None:
+    with pytest.raises(ConnectorError, match=r"pip install 'numa-cep\[kafka\]'"):
+        library("no_such_library_at_all", "kafka")
+
+
+def test_pauses_grow_to_a_limit() -> None:
+    pauses = Pauses()
+    found = [pauses.after_failure() for _ in range(12)]
+    assert found[:3] == [FIRST_S, 2 * FIRST_S, 4 * FIRST_S] and found[-1] == LAST_S
+
+
+def test_figures_keep_the_last_letters_and_add_up_what_waits() -> None:
+    figures = ConnectorFigures()
+    figures.behind |= {"a": 3, "b": 4}
+    for number in range(LETTERS_KEPT + 5):
+        figures.letter(f"a@{number}", "no", b"\xff" * 1000)
+    told = figures.to_json()
+    assert (told["behind"], told["dead_letters"], len(told["letters"])) == (7, LETTERS_KEPT + 5, LETTERS_KEPT)
+    figures.behind["b"] = None
+    assert figures.to_json()["behind"] is None

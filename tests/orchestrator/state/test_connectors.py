@@ -1,0 +1,139 @@
+"""Connectors as they are declared, and which process has each.
+
+Tests `orchestrator/rest/connecting/board.py`, `orchestrator/rest/connecting/routes.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from cep.config import node
+from cep.errors import NotFound, QueryError
+from driver import LocalCluster
+from orchestrator.rest.connecting.board import LEASE_S, ConnectorBoard
+from orchestrator.state.connectors import ConnectorRecord
+from orchestrator.state.events import DeclareConnector, ForgetConnector, HoldConnectors
+from tests.orchestrator.state.test_keys import Cluster
+
+FIRST: dict[str, Any] = {"name": "c", "stream": "s", "from": {"connector": "files", "path": "/a"}}
+
+
+def declared(*names: str) -> Cluster:
+    made = Cluster(members=None)
+    for name in names:
+        made.do(DeclareConnector(name, FIRST | {"name": name}))
+    return made
+
+
+def test_what_is_declared_is_written_and_comes_back() -> None:
+    made = declared("b", "a")
+    made.do(HoldConnectors(("a", "gone"), "here", "1"))
+    records = made.state.connectors.records
+    assert {name: (each.epoch, each.place, each.incarnation) for name, each in records.items()} == {"b": (1, "", ""), "a": (3, "here", "1")}
+    again = Cluster(made.nodes, members=None)
+    assert again.state.connectors.records == records and again.state.quarantine.nodes == {}
+    assert [each.name for each in again.state.connectors.held_by("here", "1")] == ["a"]
+
+
+def test_an_epoch_is_never_given_twice() -> None:
+    """Not to one that is declared again under the name either, for what it writes to knows the epoch of the one before."""
+    made = declared("c")
+    made.do(DeclareConnector("c", FIRST))
+    assert made.state.connectors.get("c").epoch == 1
+    made.do(DeclareConnector("c", FIRST | {"stream": "t"}))
+    made.do(ForgetConnector("c"))
+    assert node("connectors", "c") not in made.nodes
+    again = Cluster(made.nodes, members=None)
+    again.do(DeclareConnector("c", FIRST))
+    assert again.state.connectors.get("c").epoch == 3
+
+
+def test_what_is_not_there_is_said() -> None:
+    made = declared("orders")
+    with pytest.raises(NotFound, match=r"there is no connector 'order' \(did you mean 'orders'\?\)"):
+        made.do(ForgetConnector("order"))
+
+
+def test_what_makes_no_sense_is_set_aside() -> None:
+    nodes = {node("connectors"): {"epoch": -1.5}, node("connectors", "x"): {"name": "y", "document": {}}}
+    assert Cluster(nodes, members=None).state.quarantine.nodes.keys() == nodes.keys()
+
+
+# Who gets which
+
+
+def test_the_next_process_of_a_place_takes_over_at_once_and_another_after_the_lease() -> None:
+    board, records = ConnectorBoard(), [ConnectorRecord("a", FIRST, 1, "here", "1"), ConnectorRecord("b", FIRST, 2)]
+    board.hear(5, "here", "1", [], 100.0)
+    assert board.free(records, "here", "1", 100.0) == ["b"]
+    board.hear(5, "there", "9", [], 101.0)
+    assert board.free(records, "here", "1", 101.0) == []  # its share is one
+    assert board.free(records, "there", "9", 101.0) == ["b"]
+    board.hear(5, "here", "2", [], 102.0)
+    assert board.free(records, "here", "2", 102.0) == ["a"]
+    late = 102.0 + LEASE_S + 1
+    board.hear(5, "there", "9", [], late)
+    assert board.free(records, "there", "9", late) == ["a", "b"]
+
+
+def test_a_new_leader_waits_for_those_that_have_some() -> None:
+    board, records = ConnectorBoard(), [ConnectorRecord("a", FIRST, 1, "here", "1")]
+    board.hear(1, "here", "1", [], 100.0)
+    board.hear(2, "there", "9", [], 1000.0)
+    assert board.free(records, "there", "9", 1000.0 + LEASE_S - 1) == []
+    assert board.free(records, "there", "9", 1000.0 + LEASE_S + 1) == ["a"]
+
+
+def test_what_is_told_counts_while_its_process_lives() -> None:
+    board, record = ConnectorBoard(), ConnectorRecord("a", FIRST, 7, "here", "1")
+    assert board.figures(record, 0.0)["state"] == "starting"
+    assert "no process runs it" in board.figures(ConnectorRecord("a", FIRST), 0.0)["error"]
+    board.hear(1, "here", "1", [{"name": "a", "epoch": 7, "state": "running", "error": ""}], 100.0)
+    assert board.figures(record, 101.0)["state"] == "running"
+    assert board.figures(record, 101.0 + LEASE_S)["state"] == "lost"
+    assert board.figures(ConnectorRecord("a", FIRST, 8, "here", "1"), 101.0)["state"] == "starting"
+
+
+# By REST
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "said"),
+    [
+        ({"from": {"connector": "file", "path": "/x"}}, "/from/connector", "there is no connector 'file' (did you mean 'files'?)"),
+        ({"from": {"connector": "files"}}, "/from/path", "path: Field required"),
+        (
+            {"from": {"connector": "files", "path": "/x", "folow": True}},
+            "/from/folow",
+            "no option 'folow'; there are path, pattern, follow",
+        ),
+        ({"from": {"connector": "files", "path": "/x", "format": "xml"}}, "/from/format", "expected one of json, csv, raw"),
+        (
+            {"from": {"connector": "files", "path": "/x", "format": {"name": "csv", "separator": "ab"}}},
+            "/from/format/separator",
+            "at most 1",
+        ),
+        ({"from": {"connector": "files", "path": "/etc"}}, "/from/path", "'/etc' is under none of the cluster's folders"),
+        ({"to": {"connector": "files", "path": "/x"}}, "", 'expected one of "from" and "to"'),
+        ({"strem": "s"}, "/strem", "unknown key 'strem'"),
+        ({"stream": 7}, "/stream", "stream: expected a text, got 7"),
+        ({"name": "other"}, "/name", "the name is 'other' in the document and 'c' in the address"),
+    ],
+)
+def test_a_wrong_document_is_refused_with_its_place(cluster: LocalCluster, change: dict[str, Any], pointer: str, said: str) -> None:
+    with pytest.raises(QueryError) as refused:
+        cluster.rest.put("/connectors/c", FIRST | change)
+    assert refused.value.pointer == pointer and said in str(refused.value)
+
+
+def test_kinds_tell_their_options(cluster: LocalCluster) -> None:
+    (files,) = (each for each in cluster.rest.get("/connectors:kinds") if each["connector"] == "files")
+    assert files["from"]["properties"].keys() == {"path", "pattern", "follow"} and files["formats"].keys() >= {"json", "csv", "raw"}
+
+
+def test_work_is_asked_for_by_processes_alone(cluster: LocalCluster) -> None:
+    answer = httpx.post(f"{cluster.rest.url}/connectors:work", json={"place": "x", "incarnation": "1", "wait": 0})
+    assert (answer.status_code, answer.json()) == (200, {"connectors": []})
