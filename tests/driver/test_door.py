@@ -75,6 +75,16 @@ def test_each_token_may_do_what_its_role_says(cluster: LocalCluster, tokens: dic
     assert tokens["look"] not in str(odd.value)
 
 
+def test_who_asked_for_what_admins_alone_are_told(cluster: LocalCluster, tokens: dict[str, str]) -> None:
+    with client(cluster, tokens["look"]) as look, client(cluster, tokens["boss"]) as boss:
+        assert {each["kind"] for each in look.history("per-ip")["events"]} == {"query"}
+        asked = until(lambda: [each for each in boss.history("per-ip")["events"] if each["kind"] == "asked" and each["status"] == 201])
+        assert [(each["what"], each["token"]) for each in asked] == [("deploy", "cluster")]
+        for refused in (lambda: look.preview(QUERY_EXAMPLE), lambda: look.query("per-ip").flame(1)):
+            with pytest.raises(Forbidden, match="needs the role"):
+                refused()
+
+
 def test_a_publisher_and_a_reader_over_rest_and_over_the_data_plane(cluster: LocalCluster, tokens: dict[str, str]) -> None:
     """A token that may only publish needs no other role for it."""
     context = ssl.create_default_context(cafile=cluster.facts["ca"])
