@@ -54,7 +54,7 @@ def machine_map(sight: Sight) -> tuple[list[SvgShape], float]:
 
 def _groups(sight: Sight) -> Iterator[tuple[str, list[PlacedManager]]]:
     """By host and node: a title, and the instance managers there."""
-    hosts = {each["id"]: str(each.get("host", "")) for each in sight.managers}
+    hosts = {im: str(host["name"]) for host in sight.hosts for im in host["instance_managers"]}
     inside: dict[str, list[InstanceRow]] = {}
     for query in sight.rates.queries.values():
         for row in query.instances:

@@ -11,10 +11,10 @@ from console.alarms import BLOCKED
 from console.drawing import SvgShape, box, curve, path, text
 from console.machine_map import edge_width
 from console.rates import FlowRates, QueryRates
-from console.words import nanoseconds, rate, share
+from console.words import bytes_of, nanoseconds, rate, share, span
 from driver.top import StepRow
 
-STREAM, SUBQUERY, BETWEEN, LINE, HEAD = 150.0, 300.0, 120.0, 17.0, 40.0
+STREAM, SUBQUERY, BETWEEN, LINE, HEAD = 150.0, 330.0, 110.0, 17.0, 40.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +130,12 @@ def _drawn(plan: Mapping[str, Any], node: PlanNode, rates: QueryRates) -> Iterat
     yield box(node.x, node.y, node.width, node.height, "manager")
     yield text(node.x + 10, node.y + 17, f"{node.name}   {counted(known['parallelism'], 'instance')}", "name")
     yield text(node.x + node.width - 10, node.y + 17, f"{share(sum(row.cpu for row in rows))} of a core", "figure", "end")
-    yield text(node.x + 178, node.y + 33, "rows/s", "small dim", "end")
-    yield text(node.x + 232, node.y + 33, "CPU", "small dim", "end")
-    yield text(node.x + 290, node.y + 33, "a row", "small dim", "end")
+    lag_s = max((row.lag_s for row in rows if row.lag_s is not None), default=None)
+    waiting = f"queue {bytes_of(sum(row.queue_bytes for row in rows))} · lag {span(lag_s)}"
+    yield text(node.x + 10, node.y + 33, waiting, "small dim")
+    yield text(node.x + 208, node.y + 33, "rows/s", "small dim", "end")
+    yield text(node.x + 262, node.y + 33, "CPU", "small dim", "end")
+    yield text(node.x + 320, node.y + 33, "a row", "small dim", "end")
     for i, each in enumerate(node.lines):
         yield from _operation(each, node, node.y + HEAD + i * LINE)
 
@@ -141,10 +144,10 @@ def _operation(each: Operation, node: PlanNode, y: float) -> Iterator[SvgShape]:
     named = each.name if each.step == "operator" else f"{each.step} {each.name}" if each.step != "instance" else "finding what is next"
     css = "small" if each.step == "operator" else "small dim"
     yield box(node.x + 6, y, (node.width - 12) * min(1.0, each.cpu), LINE - 3, "use", f"{each.step}: {each.name}")
-    yield text(node.x + 10, y + 10.5, _fitting(named, 20), css, title=f"{each.step}: {each.name}")
-    yield text(node.x + 178, y + 10.5, rate(each.rows_s), "small figure", "end")
-    yield text(node.x + 232, y + 10.5, f"{100 * each.cpu:.1f} %", "small figure", "end")
-    yield text(node.x + 290, y + 10.5, nanoseconds(each.ns_per_row), "small figure", "end")
+    yield text(node.x + 10, y + 10.5, _fitting(named, 24), css, title=f"{each.step}: {each.name}")
+    yield text(node.x + 208, y + 10.5, rate(each.rows_s), "small figure", "end")
+    yield text(node.x + 262, y + 10.5, f"{100 * each.cpu:.1f} %", "small figure", "end")
+    yield text(node.x + 320, y + 10.5, nanoseconds(each.ns_per_row), "small figure", "end")
 
 
 def _edge(edge: Mapping[str, Any], start: PlanNode, end: PlanNode, flows: Mapping[tuple[str, str], FlowRates]) -> Iterator[SvgShape]:

@@ -102,6 +102,7 @@ class Editor:
         await asyncio.sleep(pause_s)
         text, kind = self._text.value, self._kind_now
         self._text.set_language(LANGUAGES[kind])
+        self._name.visible = kind == SQL
         self._kind.set_text(f"{LANGUAGES[kind]}, {len(text.splitlines())} lines")
         try:
             found = await asyncio.to_thread(self._send, "/explain", text, kind)

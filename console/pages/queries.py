@@ -23,7 +23,7 @@ HEADS = (
     Head("p99", True),
     Head("queue", True),
     Head("blocked", True),
-    Head("state", True),
+    Head("held in state", True),
     Head("late", True),
     Head("dead letters", True),
 )

@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 import pytest
 
-from driver import TIME, LocalCluster, Query, col, count, lit, stream
+from cep.errors import CepError
+from driver import SESSION, TIME, LocalCluster, Query, col, count, lit, stream
 from tests.support.console_process import EVIL, console_of
 from tests.support.waiting import until
 
@@ -45,6 +46,12 @@ def evil_query() -> Query:
     )
 
 
+def failing() -> Query:
+    """It fails as soon as there are rows, and names the largest keys, which are what users sent."""
+    grouped = Query("failing").source(VISITS).aggregate("s", SESSION("1h"), by=f"c {EVIL}", visits=count())
+    return grouped.output("sessions").options(state_bytes_max=2_000, parallelism=1)
+
+
 def rows(n: int, begin: int = 0) -> list[dict[str, Any]]:
     """Every fifth becomes a dead letter."""
     return [{f"c {EVIL}": EVIL, ":onclick": "window.pwned=4", "n": i % 5, "ts": START_MS + 100 * i} for i in range(begin, begin + n)]
@@ -54,6 +61,9 @@ def rows(n: int, begin: int = 0) -> list[dict[str, Any]]:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     with LocalCluster(2, token="a-token", numa=False) as cluster:
         cluster.deploy(evil_query())
+        cluster.deploy(failing())
+        with pytest.raises(CepError):  # which the audit log has, with what was wrong
+            cluster.deploy(Query("refused").source(VISITS).filter("f", col("ts") == f"no time {EVIL}").output("o").to_json())
         cluster.deploy(Query("other").source(VISITS).output("passed").options(recover="on-commit"))
         yield cluster
 
@@ -150,7 +160,8 @@ def test_without_the_secret_there_is_a_form(chromium: Any, address: str) -> None
 
 
 def test_now(browsing: Browsing, publishing: None) -> None:
-    browsing.go("/", "Machines", "dead letters", "im-0", "im-1", EVIL[:12])
+    browsing.go("/", "Machines", "dead letters", "im-0", "im-1", "failing has failed", EVIL[:12])
+    until(lambda: EVIL[:30] in browsing.page.inner_text(".alarm.bad"))
     until(lambda: "0/s" not in browsing.page.inner_text(".tile >> nth=0"))
 
 
@@ -162,7 +173,7 @@ def test_queries_by_keys_and_filter(browsing: Browsing, publishing: None) -> Non
     browsing.page.keyboard.press("q")
     browsing.sees("other")
     until(lambda: NAME in browsing.page.inner_text("tbody"))
-    until(lambda: browsing.page.locator("tbody tr").count() == 2)
+    until(lambda: browsing.page.locator("tbody tr").count() == 3)
     browsing.page.keyboard.press("/")
     until(lambda: browsing.page.evaluate("document.activeElement.matches('.filter input')"))
     browsing.page.keyboard.type("othe")
@@ -177,6 +188,11 @@ def test_a_query(browsing: Browsing, publishing: None) -> None:
     until(lambda: EVIL in browsing.page.inner_text("body"))
     browsing.page.click("text=sample 5 s")
     until(lambda: browsing.page.locator("img.picture").count() or "py-spy" in browsing.page.inner_text("body"))
+
+
+def test_a_query_that_has_failed(browsing: Browsing, publishing: None) -> None:
+    browsing.go("/queries/failing", "StateLimitExceeded", "failed")
+    until(lambda: EVIL[:30] in browsing.page.inner_text("div.bad:not(.dot)"))
 
 
 def test_actions_ask_first(browsing: Browsing, running: LocalCluster, publishing: None) -> None:
@@ -238,7 +254,7 @@ def test_streams(browsing: Browsing, publishing: None) -> None:
 
 
 def test_history(browsing: Browsing) -> None:
-    browsing.go("/history", "deploy", "cluster", NAME)
+    browsing.go("/history", "deploy", "cluster", NAME, "no time </script>")
 
 
 def test_dark(browsing: Browsing) -> None:

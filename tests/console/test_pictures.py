@@ -42,8 +42,12 @@ def rates(blocked: float = 0.0) -> QueryRates:
 
 def sight(query: QueryRates, **more: Any) -> Sight:
     managers = (InstanceManagerRow("im-0", 0, 0, 0.95, 1 << 20), InstanceManagerRow("im-1", 1, 0, 0.2, 1 << 20))
-    registered = tuple({"id": each.im, "host": "h"} for each in managers)
-    known = {"topology": {"nodes": [{"id": 0, "cores": [0, 1], "memory_bytes": 1 << 30}]}, "plans": {"q": PLAN}, "managers": registered}
+    hosts = ({"name": "h", "instance_managers": ["im-0", "im-1"], "clock_off": False, "leaving": False},)
+    known = {
+        "topology": {"hosts": {"h": {"nodes": [{"id": 0, "cores": [0, 1], "memory_bytes": 1 << 30}]}}},
+        "plans": {"q": PLAN},
+        "hosts": hosts,
+    }
     return Sight(rates=ClusterRates(100.0, {"q": query}, managers), **known | more)
 
 
@@ -97,7 +101,7 @@ def test_a_plan() -> None:
     shapes, width, height = plan_graph(PLAN, rates())
     said = texts(shapes)
     assert {"visits", "out", "SQ1   2 instances", "SQ2   1 instance", "2.0 k/s", "500/s", "5.0/s", "route-key"} <= set(said)
-    assert {"pick", "50.0 %", "250 µs", "read visits", "100.0 %"} <= set(said)
+    assert {"queue 0 B · lag 1.0 s", "pick", "50.0 %", "250 µs", "read visits", "100.0 %"} <= set(said)
     assert (width, height) > (900, 70)
     wanted = ["visits", "SQ1   2 instances", "SQ2   1 instance", "out"]
     x = {shape.text: float(shape.attributes["x"]) for shape in all_of(shapes) if shape.tag == "text" and shape.text in wanted}
@@ -153,7 +157,7 @@ def test_what_is_wrong() -> None:
             "no_room": "the disk is full",
             "quarantined": [{"node": "/n", "reason": "no JSON"}],
         },
-        hosts=({"name": "h", "clock_off": True, "clock_ms": 900, "leaving": True, "instances": 2},),
+        hosts=({"name": "h", "instance_managers": [], "clock_off": True, "clock_ms": 900, "leaving": True, "instances": 2},),
         error="the orchestrator cannot be reached",
         at=1_000.0,
     )

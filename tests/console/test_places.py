@@ -51,6 +51,6 @@ def test_a_place_in_sql_and_in_what_cannot_be_read() -> None:
     assert place is not None and (place.line, place.start, place.end) == (2, 5, 6)
 
 
-@pytest.mark.parametrize(("text", "pointer"), [("a: [", "/a"), ("", "/a"), ("name: x", ""), ("[" * 5_000, "/0")])
+@pytest.mark.parametrize(("text", "pointer"), [("a: [", "/a"), ("", "/a"), ("name: x", ""), ("[" * 1_000, "/0")])
 def test_none(text: str, pointer: str) -> None:
     assert place_of(text, "it is wrong", pointer) is None

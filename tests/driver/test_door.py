@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from cep.errors import ClusterError, Forbidden, Unauthorized
 from cep.secret import Secret
-from cep.service.access import Role
+from cep.service.access import OF_STREAMS, Role
 from cep.service.token_file import Tokens, add_token
 from driver import LocalCluster
 from driver.cli import app
@@ -73,6 +73,16 @@ def test_each_token_may_do_what_its_role_says(cluster: LocalCluster, tokens: dic
     with pytest.raises(ClusterError, match="characters that no token has") as odd:
         client(cluster, f"{tokens['look']}\n")
     assert tokens["look"] not in str(odd.value)
+
+
+def test_who_asked_for_what_admins_alone_are_told(cluster: LocalCluster, tokens: dict[str, str]) -> None:
+    with client(cluster, tokens["look"]) as look, client(cluster, tokens["boss"]) as boss:
+        assert {each["kind"] for each in look.history("per-ip")["events"]} == {"query"}
+        asked = until(lambda: [each for each in boss.history("per-ip")["events"] if each["kind"] == "asked" and each["status"] == 201])
+        assert [(each["what"], each["token"]) for each in asked] == [("deploy", "cluster")]
+        for refused in (lambda: look.preview(QUERY_EXAMPLE), lambda: look.query("per-ip").flame(1)):
+            with pytest.raises(Forbidden, match="needs the role"):
+                refused()
 
 
 def test_a_publisher_and_a_reader_over_rest_and_over_the_data_plane(cluster: LocalCluster, tokens: dict[str, str]) -> None:
@@ -151,7 +161,10 @@ def test_without_a_folder_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) ->
 async def test_the_gateway_asks_for_the_same(cluster: LocalCluster, tmp_path: Path, anyio_backend: str) -> None:
     """A process of this user that reaches its socket may do no more than its token."""
     file = tmp_path / "tokens"
-    made = {role: add_token(file, role.replace(":", "."), [Role.parse(role)], "").text for role in ("publish:a", "subscribe:a", "read")}
+    made = {
+        role: add_token(file, role.replace(":", "."), [Role.parse(role)], "").text
+        for role in ("publish:a", "subscribe:a", "deploy", "read")
+    }
     gateway = make_app(Gateway(cluster), Tokens(Secret("own"), file))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(gateway), base_url="http://gateway") as client:
         for (method, path), kind in ROUTES.items():
@@ -161,7 +174,9 @@ async def test_the_gateway_asks_for_the_same(cluster: LocalCluster, tmp_path: Pa
                 asked = [{"stream": stream, "reader": "r", "timeout": 0.1} for stream in ("a", "b")]
                 found = [await client.request(method, path, params=each, headers=headers, content=body) for each in asked]
                 answers = [each.json() if each.headers["content-type"] == "application/json" else {} for each in found]
-                good = token == made[f"{kind}:a"]
+                of_stream = kind in OF_STREAMS
+                good = token == made[f"{kind}:a" if of_stream else kind]
                 wrong = "Unauthorized" if token in (None, "wrong") else "Forbidden"
-                assert [each.get("error") in ("Unauthorized", "Forbidden") for each in answers] == [not good, True], (path, token)
-                assert answers[1]["error"] == wrong
+                refused = [each.get("error") in ("Unauthorized", "Forbidden") for each in answers]
+                assert refused == [not good, of_stream or not good], (path, token)
+                assert not refused[1] or answers[1]["error"] == wrong
