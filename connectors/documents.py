@@ -21,7 +21,11 @@ from connectors.contract.formats import ValueFormat
 from connectors.formats.known import FORMATS
 
 GROUP = "numa_cep.connectors"
-SHIPPED = {"files": "connectors.shipped.files:FILES"}
+SHIPPED = {
+    "files": "connectors.shipped.files:FILES",
+    "kafka": "connectors.shipped.kafka:KAFKA",
+    "postgres": "connectors.shipped.postgres:POSTGRES",
+}
 
 
 class WrongDocument(ValueError):

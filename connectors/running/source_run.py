@@ -29,7 +29,11 @@ ROWS_MAX = 20_000
 
 
 class SourceRun(ConnectorRun):
-    """Finds partitions; each is read by a thread of its own."""
+    """Finds partitions; each is read by a thread of its own, whether others can be looked for or not."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.reading: dict[str, PartitionRun] = {}
 
     def work(self) -> bool:
         described = self.described
@@ -37,7 +41,7 @@ class SourceRun(ConnectorRun):
         assert make is not None
         options = self.secrets.resolved(described.options)
         source = make(options, described.format) if described.connector.formats else make(options)
-        reading: dict[str, PartitionRun] = {}
+        reading = self.reading
         while not self.stopping.is_set():
             for partition in source.partitions():
                 if partition not in reading:
