@@ -162,7 +162,7 @@ class PartitionRun:
     # Sending
 
     def _send(self, publisher: Publisher, polled: Polled) -> None:
-        numbers = np.arange(self._number, self._number + len(polled)) if polled.numbers is None else np.asarray(polled.numbers)
+        numbers = _numbers_of(polled, self._number)
         found = self._decoded(publisher, polled)
         called = polled.called or (lambda at: f"{self.partition}@{numbers[at]}")
         for at, reason in found.bad:
@@ -201,6 +201,13 @@ class PartitionRun:
 
     def _letter(self, place: str, reason: str, value: bytes) -> None:
         self.run.figures.letter(place, self.run.secrets.without(reason), value)
+
+
+def _numbers_of(polled: Polled, counted: int) -> np.ndarray:
+    given = polled.numbers
+    if given is None:
+        return np.arange(counted, counted + len(polled))
+    return np.arange(given.start, given.stop) if isinstance(given, range) else np.asarray(given)
 
 
 def _behind(called: Callable[[int], str], first: int, row: int) -> str:
