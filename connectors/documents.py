@@ -23,6 +23,7 @@ from connectors.formats.known import FORMATS
 GROUP = "numa_cep.connectors"
 SHIPPED = {
     "files": "connectors.shipped.files:FILES",
+    "http": "connectors.shipped.http:HTTP",
     "kafka": "connectors.shipped.kafka:KAFKA",
     "postgres": "connectors.shipped.postgres:POSTGRES",
 }
