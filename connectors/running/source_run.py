@@ -134,7 +134,7 @@ class PartitionRun:
             if polled.ended:
                 return self._end(publisher, place)
             self._look(publisher)
-        if run.deleted:
+        if not run.exiting:
             self._leave()
         return True
 

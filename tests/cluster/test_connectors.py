@@ -157,6 +157,11 @@ def test_one_that_fails_says_why_and_harms_no_other(cluster: LocalCluster, tmp_p
     (tmp_path / "later").mkdir()
     put(tmp_path / "later", 0, [record(0)])
     until(lambda: state(cluster, "early")["rows"] == 1)
+    epoch = state(cluster, "early")["epoch"]
+    cluster.connect({"name": "early", "stream": "nowhere", "from": files | {"pattern": "*.jsonl"}})  # it goes on where it was
+    put(tmp_path / "later", 1, [record(1), record(2)])
+    until(lambda: state(cluster, "early")["epoch"] > epoch and state(cluster, "early")["rows"] == 2)
+    assert state(cluster, "early")["error"] == ""
     listed = runner.invoke(app, ["connectors", "--url", cluster.rest.url]).output
     assert "from files" in listed and "running" in listed
     assert runner.invoke(app, ["disconnect", "--url", cluster.rest.url, "earl"]).exception is not None
