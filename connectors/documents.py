@@ -25,6 +25,7 @@ SHIPPED = {
     "files": "connectors.shipped.files:FILES",
     "http": "connectors.shipped.http:HTTP",
     "kafka": "connectors.shipped.kafka:KAFKA",
+    "mqtt": "connectors.shipped.mqtt:MQTT",
     "postgres": "connectors.shipped.postgres:POSTGRES",
 }
 

@@ -1,7 +1,7 @@
 """MQTT 5, by paho, with QoS 1: at least once, both ways.
 
-In: the session outlives a connection, and a message is acknowledged when the cluster has its row; what was not acknowledged when the process
-was killed comes again. Out: a commit waits for the broker's acknowledgements; each message has its row's origin as a user property.
+In: the session outlives a connection, and a message is acknowledged when the cluster has its row; what was not acknowledged when the
+process was killed comes again. Out: a commit waits for the broker's acknowledgements; each message has its row's origin as a user property.
 """
 
 from __future__ import annotations
