@@ -62,7 +62,7 @@ class MqttOut(MqttOptions):
     retain: bool = False
 
 
-class Session:
+class MqttSession:
     """A client whose thread keeps the connection up. Raises ConnectorError: the broker lets it not in."""
 
     def __init__(self, options: MqttOptions, client_id: str = "", lasting: bool = False) -> None:
@@ -125,7 +125,7 @@ class MqttReader(RecordReader):
 
     def __init__(self, options: MqttIn) -> None:
         self.options = options
-        self.session = Session(options, options.client_id, lasting=True)
+        self.session = MqttSession(options, options.client_id, lasting=True)
         self.messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.given: list[Any] = []  # and not acknowledged
         self.taken = 0
@@ -174,7 +174,7 @@ class MqttWriter(AnswerWriter):
 
     def __init__(self, options: MqttOut, format: ValueFormat) -> None:
         self.options, self.format = options, format
-        self.session = Session(options)
+        self.session = MqttSession(options)
         self.session.begin()
         self.properties = library("paho.mqtt.properties", EXTRA).Properties
         self.publish = library("paho.mqtt.packettypes", EXTRA).PacketTypes.PUBLISH

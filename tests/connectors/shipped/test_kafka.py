@@ -76,7 +76,8 @@ def test_it_begins_where_it_is_told(mock: MockCluster) -> None:
     reader = bench.source().open(f"{bench.topic}-0", None)
     bench.feed([b"3"])
     polled = reader.poll(5, 10.0)
-    assert (polled.values, polled.numbers, polled.place, polled.called and polled.called(0)) == ([b"3"], [2], 3, f"{bench.topic}/0@2")
+    assert polled.called is not None and polled.numbers is not None
+    assert (polled.values, list(polled.numbers), polled.place, polled.called(0)) == ([b"3"], [2], 3, f"{bench.topic}/0@2")
     reader.close()
 
 
