@@ -68,7 +68,7 @@ class TestPostgresSource(SourceSuite):
 
 
 class TestPostgresSink(SinkSuite):
-    @pytest.fixture(params=[{}, {"origin": "origin"}], ids=["plain", "by origin"])
+    @pytest.fixture(params=[{}, pytest.param({"origin": "origin"}, marks=pytest.mark.long)], ids=["plain", "by origin"])
     def bench(self, request: pytest.FixtureRequest, server: PostgresServer, admin: psycopg.Connection) -> SinkBench:
         return PostgresSinkBench(server, admin, **request.param)
 
