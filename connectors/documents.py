@@ -21,7 +21,14 @@ from connectors.contract.formats import ValueFormat
 from connectors.formats.known import FORMATS
 
 GROUP = "numa_cep.connectors"
-SHIPPED = {"files": "connectors.shipped.files:FILES"}
+SHIPPED = {
+    "files": "connectors.shipped.files:FILES",
+    "http": "connectors.shipped.http:HTTP",
+    "kafka": "connectors.shipped.kafka:KAFKA",
+    "mqtt": "connectors.shipped.mqtt:MQTT",
+    "postgres": "connectors.shipped.postgres:POSTGRES",
+    "zeromq": "connectors.shipped.zeromq:ZEROMQ",
+}
 
 
 class WrongDocument(ValueError):

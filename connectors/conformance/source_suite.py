@@ -74,7 +74,7 @@ class SourceSuite:
             polled = reader.poll(7, PATIENCE_S)
             if len(polled):
                 assert polled.numbers is not None and len(polled.numbers) == len(polled)
-                numbers += polled.numbers
+                numbers += list(polled.numbers)
                 assert polled.place > numbers[-1]
         reader.close()
         assert numbers == sorted(set(numbers))

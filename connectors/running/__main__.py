@@ -6,6 +6,7 @@ would have been on time.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -33,6 +34,8 @@ def main(arguments: list[str]) -> int:
     fleet = Fleet(cluster, Path(config.home) / NOTES, place, uuid.uuid4().hex)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: fleet.close())
+    gc.freeze()  # records come and go by the thousand: what is here is not looked through for each of them
+    gc.set_threshold(50_000, 50, 50)
     fleet.run()
     sys.stdout.flush()
     os._exit(0)

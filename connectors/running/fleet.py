@@ -60,7 +60,8 @@ class Fleet:
             if now is None or (now["epoch"], now["document"]) != (epoch, document):
                 del self.running[name]
                 if run is not None:
-                    run.stop(deleted=now is None and not self.closing.is_set())
+                    exiting = self.closing.is_set()
+                    run.stop(deleted=now is None and not exiting, exiting=exiting)
                     self.leaving.append(run)
         busy = {run.described.name for run in self.leaving}
         for name, each in wanted.items():

@@ -28,7 +28,7 @@ class ConnectorRun(ABC):
         self.described, self.epoch, self.cluster, self.notes = described, epoch, cluster, notes
         self.figures, self.secrets = ConnectorFigures(), Secrets()
         self.stopping = threading.Event()
-        self.deleted = False  # it stops for good
+        self.deleted = self.exiting = False  # it stops for good; with its process
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -45,9 +45,9 @@ class ConnectorRun(ABC):
         self._threads.append(thread)
         thread.start()
 
-    def stop(self, deleted: bool = False) -> None:
-        """At the next boundary; returns at once."""
-        self.deleted = deleted
+    def stop(self, deleted: bool = False, exiting: bool = False) -> None:
+        """At the next boundary; returns at once. `deleted`: for good; `exiting`: with its process, and the next one goes on at once."""
+        self.deleted, self.exiting = deleted, exiting
         self.stopping.set()
 
     def join(self, seconds: float = STOP_S) -> bool:

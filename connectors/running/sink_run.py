@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -50,8 +51,9 @@ class SinkRun(ConnectorRun):
                 raise
             self.recovers = False
             done = False
-        except BaseException:
-            writer.abort()
+        except Exception:
+            with suppress(Exception):  # what has gone wrong before is what is told
+                writer.abort()
             raise
         finally:
             if self.deleted and subscription.core.options.resumable:

@@ -29,7 +29,11 @@ ROWS_MAX = 20_000
 
 
 class SourceRun(ConnectorRun):
-    """Finds partitions; each is read by a thread of its own."""
+    """Finds partitions; each is read by a thread of its own, whether others can be looked for or not."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.reading: dict[str, PartitionRun] = {}
 
     def work(self) -> bool:
         described = self.described
@@ -37,7 +41,7 @@ class SourceRun(ConnectorRun):
         assert make is not None
         options = self.secrets.resolved(described.options)
         source = make(options, described.format) if described.connector.formats else make(options)
-        reading: dict[str, PartitionRun] = {}
+        reading = self.reading
         while not self.stopping.is_set():
             for partition in source.partitions():
                 if partition not in reading:
@@ -130,7 +134,7 @@ class PartitionRun:
             if polled.ended:
                 return self._end(publisher, place)
             self._look(publisher)
-        if run.deleted:
+        if not run.exiting:
             self._leave()
         return True
 
@@ -158,7 +162,7 @@ class PartitionRun:
     # Sending
 
     def _send(self, publisher: Publisher, polled: Polled) -> None:
-        numbers = np.arange(self._number, self._number + len(polled)) if polled.numbers is None else np.asarray(polled.numbers)
+        numbers = _numbers_of(polled, self._number)
         found = self._decoded(publisher, polled)
         called = polled.called or (lambda at: f"{self.partition}@{numbers[at]}")
         for at, reason in found.bad:
@@ -197,6 +201,13 @@ class PartitionRun:
 
     def _letter(self, place: str, reason: str, value: bytes) -> None:
         self.run.figures.letter(place, self.run.secrets.without(reason), value)
+
+
+def _numbers_of(polled: Polled, counted: int) -> np.ndarray:
+    given = polled.numbers
+    if given is None:
+        return np.arange(counted, counted + len(polled))
+    return np.arange(given.start, given.stop) if isinstance(given, range) else np.asarray(given)
 
 
 def _behind(called: Callable[[int], str], first: int, row: int) -> str:

@@ -21,7 +21,7 @@ from orchestrator.service import NotLeading
 SMALL_BYTES = 4096
 """Such a document is read at once, in some tenth of a millisecond."""
 
-_LISTS = ("/queries:bulk", "/queries:wait", "/publishers", "/publishers:close", "/streams:producers")
+_LISTS = ("/queries:bulk", "/queries:wait", "/publishers", "/publishers:close", "/streams:producers", "/connectors:work")
 _READERS = anyio.CapacityLimiter(2)  # threads that read: the others of this process want the interpreter too
 
 

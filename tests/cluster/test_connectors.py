@@ -1,4 +1,4 @@
-"""Connectors at work in a real cluster: files in, a window, files out, while their process and an instance manager are killed.
+"""Connectors at work in a real cluster: files in, a window, files and a table out, while their process and an instance manager are killed.
 
 Tests `connectors/running/source_run.py`, `connectors/running/sink_run.py`, `connectors/running/run.py`, `connectors/running/fleet.py`,
 `driver/connecting.py`, `orchestrator/service_thread.py`, `orchestrator/rest/cluster_metrics.py`.
@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from typer.testing import CliRunner
 
 from driver import TIME, LocalCluster, Query, count, stream, sum_, window_start
 from driver.cli import app
 from tests.support.one_cluster import lives
+from tests.support.postgres import INITDB, PostgresServer, postgres
 from tests.support.waiting import until
 
 FILES, ROWS, KEYS = 8, 1000, 7
@@ -81,11 +83,29 @@ def expected() -> list[tuple[str, int, int, int]]:
     return [(f"1970-01-01T00:{w * 2 // 60:02d}:{w * 2 % 60:02d}+00:00", k, len(ns), sum(ns)) for (w, k), ns in sums.items()]
 
 
-def test_each_answer_is_in_a_file_once_whatever_is_killed(cluster: LocalCluster, tmp_path: Path) -> None:
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    with postgres() as made:
+        yield made
+
+
+def rows_in(admin: psycopg.Connection) -> list[tuple[str, int, int, int]]:
+    found = admin.execute("SELECT start AT TIME ZONE 'UTC', key, visits, total FROM answers").fetchall()
+    return [(f"{start.isoformat()}+00:00", key, visits, total) for start, key, visits, total in found]
+
+
+@pytest.mark.skipif(not INITDB, reason="needs PostgreSQL")
+def test_each_answer_is_there_once_whatever_is_killed(cluster: LocalCluster, server: PostgresServer, tmp_path: Path) -> None:
+    """In files and in a table."""
+    admin = server.connect()
     (inside := tmp_path / "in").mkdir()
     outside = tmp_path / "out"
     cluster.connect({"name": "out", "stream": "way.out", "to": {"connector": "files", "path": str(outside), "roll_s": 0.1}})
     until(lambda: state(cluster, "out")["error"] == "no query puts the stream out")
+    admin.execute("CREATE TABLE answers (start timestamptz, key bigint, visits bigint, total bigint)")
+    table = {"connector": "postgres", "conninfo": server.conninfo, "table": "answers"}
+    cluster.connect({"name": "table", "stream": "way.out", "to": table})
+    until(lambda: state(cluster, "table")["error"] == "no query puts the stream out")
     running = cluster.deploy(query("way"))
     cluster.connect({"name": "in", "stream": "way.in", "from": {"connector": "files", "path": str(inside)}})
     for file in range(FILES):
@@ -102,7 +122,10 @@ def test_each_answer_is_in_a_file_once_whatever_is_killed(cluster: LocalCluster,
     put(inside, FILES, [record(FILES * ROWS + 1000)])
     until(lambda: len(answers(outside)) >= len(expected()))
     assert sorted(answers(outside)) == sorted(expected())
+    until(lambda: len(rows_in(admin)) >= len(expected()))
+    assert sorted(rows_in(admin)) == sorted(expected())
     assert state(cluster, "in")["epoch"] > 3 and state(cluster, "out")["state"] == "running"
+    admin.close()
     figures = cluster.metrics()
     assert 'cep_connector_up{connector="out"} 1' in figures and 'cep_connector_dead_letters_total{connector="in"} 0' in figures
 
@@ -140,6 +163,11 @@ def test_one_that_fails_says_why_and_harms_no_other(cluster: LocalCluster, tmp_p
     (tmp_path / "later").mkdir()
     put(tmp_path / "later", 0, [record(0)])
     until(lambda: state(cluster, "early")["rows"] == 1)
+    epoch = state(cluster, "early")["epoch"]
+    cluster.connect({"name": "early", "stream": "nowhere", "from": files | {"pattern": "*.jsonl"}})  # it goes on where it was
+    put(tmp_path / "later", 1, [record(1), record(2)])
+    until(lambda: state(cluster, "early")["epoch"] > epoch and state(cluster, "early")["rows"] == 2)
+    assert state(cluster, "early")["error"] == ""
     listed = runner.invoke(app, ["connectors", "--url", cluster.rest.url]).output
     assert "from files" in listed and "running" in listed
     assert runner.invoke(app, ["disconnect", "--url", cluster.rest.url, "earl"]).exception is not None

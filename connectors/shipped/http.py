@@ -1,0 +1,173 @@
+"""HTTP: answers are posted to an address (a webhook), and an address is asked now and then (poll).
+
+Out, a request has up to `rows_max` rows as a JSON list, or in the document's format a row a line, and the header `Idempotency-Key`, by
+which the other side knows what has come twice. In, whatever the answer holds is taken; nothing says what was taken before, so rows come
+again where the other side gives them again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import httpx
+import pyarrow as pa
+from pydantic import Field
+
+from connectors.contract import (
+    AnswerSink,
+    AnswerWriter,
+    Connector,
+    ConnectorError,
+    ConnectorOptions,
+    Place,
+    Polled,
+    RecordReader,
+    RecordSource,
+    ValueFormat,
+)
+
+ANSWER_BYTES_MAX = 16 << 20
+Url = Annotated[str, Field(pattern="^https?://", description="The address.")]
+Headers = Annotated[dict[str, str], Field(description="Headers, such as `Authorization: Bearer ${env:SHOP_TOKEN}`.")]
+Timeout = Annotated[float, Field(gt=0, le=60, description="For an answer, in seconds.")]
+
+
+class HttpIn(ConnectorOptions):
+    """`from`: {"connector": "http", "url": "https://shop/prices", "every_s": 60}"""
+
+    url: Url
+    headers: Headers = Field(default_factory=dict)
+    every_s: Annotated[float, Field(gt=0, le=86_400, description="How often it is asked.")] = 10.0
+    timeout_s: Timeout = 10.0
+
+
+class HttpOut(ConnectorOptions):
+    """`to`: {"connector": "http", "url": "https://shop/alarms"}"""
+
+    url: Url
+    headers: Headers = Field(default_factory=dict)
+    rows_max: Annotated[int, Field(ge=1, le=10_000, description="Rows in one request.")] = 500
+    timeout_s: Timeout = 10.0
+
+
+@contextmanager
+def _failing(url: str) -> Iterator[None]:
+    try:
+        yield
+    except httpx.HTTPError as error:
+        raise ConnectorError(f"{url}: {type(error).__name__}: {error}") from None
+
+
+def _checked(answer: httpx.Response, url: str) -> None:
+    """Raises ConnectorError."""
+    if not answer.is_success:
+        raise ConnectorError(f"{url} answered {answer.status_code}: {answer.text[:200]}")
+
+
+class HttpSource(RecordSource):
+    """One partition: the address."""
+
+    replayable, numbered = False, False
+
+    def __init__(self, options: HttpIn, format: ValueFormat) -> None:
+        self.options, self.format = options, format
+
+    def partitions(self) -> Sequence[str]:
+        return (self.options.url,)
+
+    def open(self, partition: str, place: Place | None) -> RecordReader:
+        return HttpReader(self.options, self.format)
+
+
+class HttpReader(RecordReader):
+    """A value is a line of the answer. The same answer again, by its `ETag`, is not taken again."""
+
+    def __init__(self, options: HttpIn, format: ValueFormat) -> None:
+        self.options, self.format, self.own = options, format, format
+        self.client = httpx.Client(headers=options.headers, timeout=options.timeout_s, follow_redirects=True)
+        self.waiting, self.tag = threading.Event(), ""
+        self.left_s = 0.0  # until it is asked again
+        self.values: list[bytes] = []
+
+    def poll(self, rows_max: int, timeout_s: float) -> Polled:
+        if not self.values:
+            if self.left_s > timeout_s:
+                self.waiting.wait(timeout_s)
+                self.left_s -= timeout_s
+                return Polled(None)
+            self.waiting.wait(self.left_s)
+            self.left_s = self.options.every_s
+            self._ask()
+        taken, self.values = self.values[:rows_max], self.values[rows_max:]
+        return Polled(None, taken, format=self.own)
+
+    def committed(self, place: Place) -> None:
+        """The other side is not told."""
+
+    def close(self) -> None:
+        self.client.close()
+
+    def _ask(self) -> None:
+        with _failing(self.options.url):
+            answer = self.client.get(self.options.url, headers={"If-None-Match": self.tag} if self.tag else {})
+        if answer.status_code == httpx.codes.NOT_MODIFIED:
+            return
+        _checked(answer, self.options.url)
+        if len(answer.content) > ANSWER_BYTES_MAX:
+            raise ConnectorError(f"{self.options.url}: an answer of {len(answer.content):,} bytes; expected at most {ANSWER_BYTES_MAX:,}")
+        self.tag = answer.headers.get("etag", "")
+        self.values = [line for line in answer.content.split(b"\n") if line.strip()]
+        begun = self.format.begun(self.values[0]) if self.values else None
+        self.own = begun or self.format
+        self.values = self.values[1:] if begun else self.values
+
+
+class HttpSink(AnswerSink):
+    """An address to which rows are posted."""
+
+    keeps_tokens = False
+
+    def __init__(self, options: HttpOut, format: ValueFormat) -> None:
+        self.options, self.format = options, format
+
+    def open(self, name: str, epoch: int) -> AnswerWriter:
+        return HttpWriter(self.options, self.format, name, epoch)
+
+
+class HttpWriter(AnswerWriter):
+    """Each request is one batch, or a part of one, so that it is the same if it is sent again, and its key too."""
+
+    def __init__(self, options: HttpOut, format: ValueFormat, name: str, epoch: int) -> None:
+        self.options, self.format = options, format
+        self.about = {"Content-Type": "application/x-ndjson" if format.suffix == ".jsonl" else "text/plain", "X-Connector": name}
+        self.about["X-Connector-Epoch"] = str(epoch)
+        self.client = httpx.Client(headers=options.headers, timeout=options.timeout_s)
+        self.waiting: list[tuple[str, bytes]] = []
+
+    def write(self, rows: pa.RecordBatch, origin: str) -> None:
+        for first in range(0, rows.num_rows, self.options.rows_max):
+            part = rows.slice(first, self.options.rows_max)
+            body = self.format.head(rows.schema) + b"".join(value + b"\n" for value in self.format.encode(part))
+            self.waiting.append((f"{origin}-{first}", body))
+
+    def commit(self, token: str) -> None:
+        for key, body in self.waiting:
+            with _failing(self.options.url):
+                _checked(self._post(key, body), self.options.url)
+        self.waiting.clear()
+
+    def abort(self) -> None:
+        self.waiting.clear()
+
+    def close(self) -> None:
+        self.client.close()
+
+    def _post(self, key: str, body: bytes) -> httpx.Response:
+        headers: Mapping[str, Any] = self.about | {"Idempotency-Key": key}
+        return self.client.post(self.options.url, content=body, headers=headers)
+
+
+HTTP = Connector(HttpIn, HttpSource, HttpOut, HttpSink)

@@ -1,0 +1,156 @@
+"""MQTT 5 with a real mosquitto: the suite for sinks, and a session that outlives its process."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import paho.mqtt.client as mqtt
+import pytest
+
+from connectors.conformance import SinkBench, SinkSuite
+from connectors.conformance.sink_suite import batch_of
+from connectors.contract import ConnectorError
+from connectors.shipped.mqtt import MqttIn, MqttReader
+from tests.support.waiting import HANG_S, until
+
+MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
+pytestmark = pytest.mark.skipif(MOSQUITTO is None, reason="needs mosquitto")
+TOPICS = count()
+
+
+class Mosquitto:
+    """A broker; its sessions do not outlive it."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.config = folder / "mosquitto.conf"
+        self.config.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\nmax_inflight_messages 0\n")
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen([str(MOSQUITTO), "-c", str(self.config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(self._answers)
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait(HANG_S)
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+        except OSError:
+            return False
+        return True
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
+    made = Mosquitto(tmp_path_factory.mktemp("mosquitto"))
+    yield made
+    made.stop()
+
+
+class Listener:
+    """All that comes to a topic from now on."""
+
+    def __init__(self, broker: Mosquitto, topic: str) -> None:
+        self.messages: list[mqtt.MQTTMessage] = []
+        subscribed: list[object] = []
+        self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+        self.client.on_message = lambda client, data, message: self.messages.append(message)
+        self.client.on_subscribe = lambda *given: subscribed.append(given)
+        self.client.connect("127.0.0.1", broker.port)
+        self.client.subscribe(topic, 1)
+        self.client.loop_start()
+        until(lambda: subscribed)
+
+    def origins(self) -> list[str]:
+        return [dict(message.properties.UserProperty)["origin"] for message in self.messages]  # type: ignore[union-attr]
+
+
+class MqttSinkBench(SinkBench):
+    def __init__(self, broker: Mosquitto) -> None:
+        self.topic = f"out/{next(TOPICS)}"
+        self.end = {"connector": "mqtt", "host": "127.0.0.1", "port": broker.port, "topic": self.topic}
+        self.listener = Listener(broker, self.topic)
+
+    def seen(self) -> list[int]:
+        """What was acknowledged is on its way to who listens."""
+        listener, end = self.listener, Listener.__name__.encode()
+        listener.client.publish(self.topic, end, 1)
+        until(lambda: any(message.payload == end for message in listener.messages))
+        return [json.loads(message.payload)["number"] for message in listener.messages if message.payload != end]
+
+
+class TestMqttSink(SinkSuite):
+    @pytest.fixture
+    def bench(self, broker: Mosquitto) -> Iterator[SinkBench]:
+        made = MqttSinkBench(broker)
+        yield made
+        made.listener.client.loop_stop()
+
+
+def reader(broker: Mosquitto, topic: str, client_id: str) -> MqttReader:
+    return MqttReader(MqttIn(host="127.0.0.1", port=broker.port, topic=topic, client_id=client_id))
+
+
+def publish(broker: Mosquitto, topic: str, *payloads: bytes) -> None:
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    for payload in payloads:
+        client.publish(topic, payload, 1).wait_for_publish(HANG_S)
+    client.disconnect()
+    client.loop_stop()
+
+
+def taken(asked: MqttReader, number: int) -> list[bytes]:
+    found: list[bytes] = []
+    until(lambda: found.extend(asked.poll(number - len(found), 0.2).values) or len(found) >= number)
+    return found
+
+
+def test_what_was_not_taken_over_comes_again(broker: Mosquitto) -> None:
+    """To the next process, in the same session; what was does not."""
+    first = reader(broker, "in/#", "one")
+    publish(broker, "in/a", b"1", b"2")
+    publish(broker, "in/b", b"3")
+    assert taken(first, 2) == [b"1", b"2"]
+    first.committed(first.taken)
+    polled = until(lambda: first.poll(2, 1.0))
+    assert list(polled.values) == [b"3"] and polled.called is not None and polled.called(0) == "in/b@2"
+    first.close()
+    publish(broker, "in/a", b"4")
+    second = reader(broker, "in/#", "one")
+    assert taken(second, 2) == [b"3", b"4"]
+    second.close()
+
+
+def test_rows_have_their_origins(broker: Mosquitto) -> None:
+    bench = MqttSinkBench(broker)
+    for _ in range(2):
+        writer = bench.sink().open("c", 1)
+        writer.write(*batch_of(3))
+        writer.commit("4")
+        writer.close()
+    until(lambda: len(bench.listener.messages) == 14)
+    assert bench.listener.origins() == [f"q.1.l.0.3-{at}" for at in range(7)] * 2
+    bench.listener.client.loop_stop()
+
+
+def test_a_broker_that_goes_is_said(tmp_path: Path) -> None:
+    own = Mosquitto(tmp_path)
+    asked = reader(own, "in", "two")
+    own.stop()
+    with pytest.raises(ConnectorError, match="the connection was lost"):
+        until(lambda: asked.poll(1, 0.2))
+    asked.close()
+    with pytest.raises(ConnectorError, match=f"127.0.0.1:{own.port}: .*refused"):
+        reader(own, "in", "two")
