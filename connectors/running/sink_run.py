@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -99,7 +100,7 @@ class Delivery:
         self.run_, self.sink, self.writer, self.subscription = run, sink, writer, subscription
         self.bytes = self.rows = 0
         self.due = 0.0
-        self.kept = False  # a token is, from which the next one goes on
+        self.kept = subscription.core.token is not None  # a token is, from which the next one goes on
 
     def run(self) -> bool:
         """Is there nothing more to do?"""
@@ -126,11 +127,24 @@ class Delivery:
             self.run_.figures.turn("waiting" if waits else "running", "no query puts the stream out" if waits else "")
 
     def _write(self, rows: pa.RecordBatch, origin: str) -> None:
+        if not self.kept and self.subscription.core.options.resumable:
+            self._keep(self._beginning())
         if not self.rows:
             self.due = time.monotonic() + self.sink.commit_s
         self.writer.write(rows, origin)
         self.rows += rows.num_rows
         self.bytes += rows.nbytes
+
+    def _beginning(self) -> str:
+        """The token before the first rows. Without one, who comes in our place, if we die now, would begin behind them."""
+        token = ResumeToken.of(self.subscription.token())
+        return replace(token, positions=tuple(replace(each, following=0, ended=False) for each in token.positions)).text
+
+    def _keep(self, token: str) -> None:
+        self.writer.commit(token)
+        if not self.sink.keeps_tokens:
+            self.run_.notes.write(self.run_.described.name, {"token": token}, lasting=True)
+        self.kept = True
 
     def _is_due(self) -> bool:
         if not self.rows:
@@ -147,11 +161,10 @@ class Delivery:
         if not (self.rows or resumable):
             self.kept = True
             return
-        self.writer.commit(token)
         if resumable:
-            if not self.sink.keeps_tokens:
-                self.run_.notes.write(self.run_.described.name, {"token": token}, lasting=True)
+            self._keep(token)
             self.subscription.acknowledge(token)
+        else:
+            self.writer.commit(token)
         self.run_.figures.took(self.rows)
         self.rows = self.bytes = 0
-        self.kept = True

@@ -124,10 +124,10 @@ def test_each_answer_is_there_once_whatever_is_killed(cluster: LocalCluster, ser
     assert sorted(answers(outside)) == sorted(expected())
     until(lambda: len(rows_in(admin)) >= len(expected()))
     assert sorted(rows_in(admin)) == sorted(expected())
-    assert state(cluster, "in")["epoch"] > 3 and state(cluster, "out")["state"] == "running"
+    assert state(cluster, "in")["epoch"] > 3
     admin.close()
-    figures = cluster.metrics()
-    assert 'cep_connector_up{connector="out"} 1' in figures and 'cep_connector_dead_letters_total{connector="in"} 0' in figures
+    until(lambda: 'cep_connector_up{connector="out"} 1' in cluster.metrics())
+    assert 'cep_connector_dead_letters_total{connector="in"} 0' in cluster.metrics()
 
 
 def test_a_source_that_ends_ends_its_stream_and_a_sink_waits_for_the_next(cluster: LocalCluster, tmp_path: Path) -> None:
