@@ -41,7 +41,6 @@ from driver.streaming_sql.types import sql_type
 from driver.streams.subscription import Subscription
 from driver.terminal import out
 
-_OF_NO_DECLARATION = ("publishers", "read_by", "fed_by")
 _KINDS = {"STREAMS": "stream", "TABLES": "table", "VIEWS": "view", "SINKS": "sink", "FUNCTIONS": "function"}
 _NULL = "NULL"
 #: For so long a query runs whose plan is shown with what was observed, unless its streams end before.
@@ -70,7 +69,7 @@ class SqlConsole:
 
     def _streams(self) -> Iterator[Stream]:
         for found in self.cluster.rest.get("/streams"):
-            yield stream_documents.from_json({key: value for key, value in found.items() if key not in _OF_NO_DECLARATION})
+            yield stream_documents.of_listing(found)
 
     def _run(self, statement: Statement, text: str) -> None:
         match statement:

@@ -18,6 +18,7 @@ from cep.model.schema import DataType, Schema
 from cep.model.types import Typed, typed
 
 BLOCK_BYTES = 64 << 20
+_OF_NO_DECLARATION = ("publishers", "read_by", "fed_by")
 USUAL_TIMES = next(iter(EVENT_TIMES))
 #: A publisher looks ten times a second whether it is idle.
 IDLE_AFTER_MIN = 100_000
@@ -222,6 +223,11 @@ def to_json(stream: Stream) -> dict[str, Any]:
     if stream.files is not None:
         document["files"] = file_documents.to_json(stream.files)
     return document
+
+
+def of_listing(listed: Mapping[str, Any]) -> Stream:
+    """A stream as REST lists it, declared or put out by a query, without what has to do with it."""
+    return from_json({key: each for key, each in listed.items() if key not in _OF_NO_DECLARATION})
 
 
 def from_json(document: Any, pointer: str = "") -> Stream:

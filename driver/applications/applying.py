@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -34,8 +34,6 @@ _KINDS: tuple[tuple[Kind, str], ...] = (("stream", "streams"), ("query", "querie
 LEAVE_TRIES, LEAVE_PAUSE_S = 60, 0.25
 """How often it is looked whether the publisher of a connector that was stopped has gone, and how long between."""
 
-_OF_NO_DECLARATION = ("publishers", "read_by", "fed_by")
-
 
 class Applying:
     """What is to become of a cluster by a file. `changes` are those that it takes; none of them has come about before `run`.
@@ -47,8 +45,9 @@ class Applying:
     def __init__(self, cluster: Cluster, file: Path, variables: Mapping[str, Variable] | None = None) -> None:
         self._cluster = cluster
         written = read_application(file, variables)
-        self._record = self._recorded().get(written.name, {})
-        self._found, known = self._look(written)
+        recorded = {each["name"]: each for each in cluster.applications()}
+        self._record: Mapping[str, Any] = recorded.pop(written.name, {})
+        self._found, known = self._look(written, recorded.values())
         self.application = declared(written, known)
         found = differences(self.application, self._found)
         for change in found:
@@ -155,20 +154,16 @@ class Applying:
 
     # --- what is there
 
-    def _recorded(self) -> dict[str, dict[str, Any]]:
-        return {each["name"]: each for each in self._cluster.applications()}
-
-    def _look(self, written: WrittenApplication) -> tuple[ClusterContents, Mapping[str, Stream]]:
+    def _look(self, written: WrittenApplication, others: Iterable[Mapping[str, Any]]) -> tuple[ClusterContents, Mapping[str, Stream]]:
         """What the cluster has, and the streams that the application may read but that are not its own."""
         listed = self._cluster.rest.get("/streams")
         owned: set[tuple[Kind, str]] = {(kind, name) for kind, key in _KINDS for name in self._record.get(key, ())}
         ours = {name for kind, name in owned if kind == "query"} | written.queries.keys()
-        others = (each for each in self._recorded().values() if each["name"] != written.name)
         owners: dict[tuple[Kind, str], str] = {
             (kind, name): other["name"] for other in others for kind, key in _KINDS for name in other[key]
         }
-        there = {each["name"]: _stream(each) for each in listed if each["fed_by"] is None}
-        known = {each["name"]: _stream(each) for each in listed if each["fed_by"] not in ours}
+        there = {each["name"]: streams.of_listing(each) for each in listed if each["fed_by"] is None}
+        known = {each["name"]: streams.of_listing(each) for each in listed if each["fed_by"] not in ours}
         connectors = {each["name"]: each["document"] for each in self._cluster.connectors()}
         return ClusterContents(there, deployed(self._cluster), connectors, owned, owners), known
 
@@ -224,8 +219,3 @@ def deployed(cluster: Cluster) -> dict[str, DeployedQuery]:
             reads = frozenset(each["query"] for each in answer["reads"])
             found[name] = DeployedQuery(queries.from_json(answer["document"]), answer["state"], cause, reads)
     return found
-
-
-def _stream(listed: Mapping[str, Any]) -> Stream:
-    """As it is declared, or put out by a query."""
-    return streams.from_json({key: each for key, each in listed.items() if key not in _OF_NO_DECLARATION})

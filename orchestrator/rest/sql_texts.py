@@ -12,15 +12,12 @@ from starlette.concurrency import run_in_threadpool
 from cep.errors import ProtocolError, QueryError
 from cep.model import streams as stream_documents
 from cep.model.query import Query
-from cep.model.streams import Stream
 from orchestrator.rest import views
 from orchestrator.rest.api import Api
 from orchestrator.rest.guard import SQL_TYPES, media_type
 
 TEXT_BYTES_MAX = 256 << 10
 """Binding takes some milliseconds for each kilobyte."""
-
-_OF_NO_DECLARATION = ("publishers", "read_by", "fed_by")
 
 
 def is_sql(request: Request) -> bool:
@@ -47,12 +44,7 @@ def _bound(text: str, name: str, known: Iterable[Mapping[str, Any]]) -> Query:
     """Loads the parser when it is first needed: most clusters never do."""
     front = import_module("driver.streaming_sql.front")
     try:
-        query: Query = front.deployable(text, name, [_stream(each) for each in known]).value()
+        query: Query = front.deployable(text, name, [stream_documents.of_listing(each) for each in known]).value()
     except QueryError as error:
         raise QueryError(error.message, error.pointer) from None  # its kind is of another package, and clients know kinds of errors
     return query
-
-
-def _stream(found: Mapping[str, Any]) -> Stream:
-    """As it is declared, or put out by a query."""
-    return stream_documents.from_json({key: value for key, value in found.items() if key not in _OF_NO_DECLARATION})
