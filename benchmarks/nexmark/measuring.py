@@ -63,7 +63,8 @@ class PublishingProcess:
 
 @contextmanager
 def publishing(url: str, folder: Path) -> Iterator[PublishingProcess]:
-    words = [sys.executable, "-m", "benchmarks.nexmark.publishing", url, str(folder)]
+    # -P: of the version that is measured, not of the folder in which this was started
+    words = [sys.executable, "-P", "-m", "benchmarks.nexmark.publishing", url, str(folder)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield PublishingProcess(process)
         assert process.stdin is not None
