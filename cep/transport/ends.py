@@ -40,7 +40,7 @@ class LinkEnd(ABC):
         self.endpoint, self.link = endpoint, link
         self.speaker: Speaker | None = None
         self.leave_at = 0.0  # s of the steady clock; 0: it stays
-        self.cut_ns = 0  # when messages became a packet last
+        self.cut_at_ns = 0  # from when on a message that is added becomes a packet at once
         self._gatherer, self._unpacker = Gatherer(), Unpacker(coalescers)
 
     def add(self, header: Header, body: Any, now_ns: int) -> None:
@@ -58,6 +58,11 @@ class LinkEnd(ABC):
         """What is gathered becomes a packet."""
         for packet in self._gatherer.cut():
             self.link.send(packet, now)
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Of what is not a packet yet."""
+        return self._gatherer.size
 
     def write(self) -> None:
         """Frames that are ready go to ZeroMQ."""
@@ -77,7 +82,7 @@ class LinkEnd(ABC):
         return size if self.link.receive(frame, size, now) else 0
 
     def broken(self) -> LinkBroken:
-        return LinkBroken(self.endpoint, self.link.broken or "it was let go", self.link.pending_bytes + self._gatherer.size)
+        return LinkBroken(self.endpoint, self.link.broken or "it was let go", self.link.pending_bytes + self.gathered_bytes)
 
 
 class CalledEnd(LinkEnd):

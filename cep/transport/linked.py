@@ -33,6 +33,7 @@ from cep.transport.wire import Header
 
 READ_BYTES = 16 << 20  # of one ZeroMQ socket, before others are looked at
 GATHER_NS = 50_000  # a message that comes sooner than that after a packet is gathered
+STREAM_NS, STREAM_BYTES = 400_000, 4096  # the same behind a packet of so much: where much comes, a packet costs more than its wait
 LOOK_S = 0.25  # the longest sleep where there are links
 RETRY_S = 1.0  # after which one whose key was refused tries again
 LEAVE_S = 20.0  # how long an endpoint that is given up has to take what was sent: longer than a cut that is to be survived
@@ -96,7 +97,7 @@ class LinkSockets:
             elif way is not None:
                 now_ns = time.monotonic_ns()
                 way.add(header, body, now_ns)
-                if way not in self._gathering or way.link.out or now_ns - way.cut_ns >= GATHER_NS:
+                if way not in self._gathering or way.link.out or now_ns >= way.cut_at_ns:
                     self._added(way, now_ns)
 
     def relay(self, endpoint: str, messages: memoryview) -> None:
@@ -138,7 +139,7 @@ class LinkSockets:
 
     def _added(self, end: LinkEnd, now_ns: int) -> None:
         """Something was. It leaves at once, or when what is gathered does."""
-        if end.link.out or now_ns - end.cut_ns >= GATHER_NS:
+        if end.link.out or now_ns >= end.cut_at_ns:
             self._flush(end, now_ns)
         elif end not in self._gathering:
             self._gathering.add(end)
@@ -146,8 +147,9 @@ class LinkSockets:
                 self.local.wake()
 
     def _flush(self, end: LinkEnd, now_ns: int) -> None:
+        is_stream = end.gathered_bytes >= STREAM_BYTES or bool(end.link.out)
         end.cut(now_ns / 1e9)
-        end.cut_ns = now_ns
+        end.cut_at_ns = now_ns + (STREAM_NS if is_stream else GATHER_NS)
         self._gathering.discard(end)
         self._write(end)
 
