@@ -413,7 +413,7 @@ BUGS = (
         "one that awakes starts where it fell asleep",
         f"{_FLOW}/sources/published.py",
         "        self._rouse(name)\n        return self.watermark\n",
-        "        self._rouse(name)\n        return self.publishers[name].watermark\n",
+        "        self._rouse(name)\n        return self.publishers[name].taken_until\n",
     ),
     Bug(
         "an idle channel is passed over, not asked",

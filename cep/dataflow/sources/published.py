@@ -96,9 +96,9 @@ class PublishedSource:
             self.since = max(self.since, min(sent_until, MAX_TIME - 1) + 1 if sent_until > MIN_TIME else MIN_TIME)
         self.expected.discard(publisher.name)
         self.vanished.pop(publisher.name, None)
-        publisher.watermark = self.watermark
         publisher.described = f"stream {self.stream!r}, publisher {publisher.name!r}"
-        self.publishers.enter(publisher, self.watermark)
+        # One that goes on from a checkpoint has promised that before, and does not say it once more.
+        self.publishers.enter(publisher, max(self.watermark, publisher.taken_until))
         self.had_any = True
         self._note_idle()
         return self.watermark

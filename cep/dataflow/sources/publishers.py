@@ -62,7 +62,6 @@ class PublisherPartition:
     inbox: Inbox
     described: str = ""  # where its rows were read, for dead letters
     last_row_us: int | None = None  # when its last batch came, by the clock; None: none yet
-    watermark: int = MIN_TIME
     idle: bool = False
     incarnation: str = ""  # which publisher of that name; empty: its query does not recover, and the next three are not kept
     kept_at: str = ""  # what it has sent outlives its process there; empty: it does not

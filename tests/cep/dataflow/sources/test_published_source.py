@@ -49,6 +49,27 @@ def test_what_it_sent_before_is_taken_first() -> None:
     assert source.watermark == 3
 
 
+def test_one_that_goes_on_from_a_checkpoint_is_where_it_was_though_it_says_no_more() -> None:
+    before = opened("ahead", "behind")
+    for name, until in (("ahead", 9), ("behind", 3)):
+        publisher = before.publishers[name]
+        publisher.incarnation = name
+        publisher.inbox.accept(Watermark(until), 0, 0, until, MIN_TIME)
+    before.read()
+    after = PublishedSource("s", 0, 0, True, DeadLetters())
+    after.restore([before.position()])
+    after.expect_again(before.position())
+    for number, name in enumerate(("ahead", "behind")):
+        publisher = PublisherPartition(name, number, Inbox(name, 1 << 20))
+        elements, size, publisher.taken_until = after.left_off(name)
+        publisher.inbox.go_on_from(elements, size)
+        after.open(publisher)
+    assert after.watermark == 3
+    after.publishers["behind"].inbox.accept(Watermark(8), 0, 1, 8, MIN_TIME)
+    after.read()
+    assert after.watermark == 8
+
+
 @pytest.mark.parametrize(
     ("sent", "since"),
     [({"a": 5, "b": 9}, 10), ({"b": 9, "a": 5}, 10), ({"a": MIN_TIME, "b": -3}, -2), ({"a": MAX_TIME}, MAX_TIME), ({}, MIN_TIME)],
