@@ -29,6 +29,12 @@ def expanded(query: Query) -> Query:
     return replace(query, operators=tuple(each for operators in full.values() for each in operators), options=options)
 
 
+def shorter(query: Query, full: Query) -> Query | None:
+    """`query`, if `full`, which is what it was expanded to, is longer; None: it was in full already."""
+    same = [type(each) for each in query.operators] == [type(each) for each in full.operators]
+    return None if same else query
+
+
 def in_full(operator: Operator) -> Iterator[Operator]:
     """What stands for `operator`, in topological order."""
     for each in operator.in_full():

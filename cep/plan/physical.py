@@ -166,7 +166,8 @@ class PhysicalPlan:
     """The whole plan. Two plans are the same when `to_json` is: a query's expressions have no equality.
 
     Args:
-        query: as asked for.
+        query: as asked for, in full (`cep.plan.expand`).
+        short: as it was written, where that is shorter; see `written`.
         streams: every stream it reads, by name: its own, those declared before, and outputs of other queries.
         subqueries: in topological order.
         edges: into each subquery in turn, then the outputs.
@@ -192,6 +193,12 @@ class PhysicalPlan:
     feeds: Mapping[str, Feed] = field(default_factory=dict)
     cost: float = 0.0
     notes: tuple[str, ...] = ()
+    short: Query | None = None
+
+    @property
+    def written(self) -> Query:
+        """The query as its user wrote it, which is what users are shown."""
+        return self.short or self.query
 
     def subquery(self, name: str) -> Subquery:
         return self._subqueries[name]
@@ -284,6 +291,7 @@ def to_json(plan: PhysicalPlan) -> dict[str, Any]:
     """`from_json(to_json(plan))` is the same plan."""
     return {
         "query": queries.to_json(plan.query),
+        "short": None if plan.short is None else queries.to_json(plan.short),
         "streams": [stream_documents.to_json(stream) for _, stream in sorted(plan.streams.items())],
         "subqueries": [_document(subquery) for subquery in plan.subqueries],
         "edges": [_document(edge) for edge in plan.edges],
@@ -311,6 +319,7 @@ def _from_json(document: Any) -> PhysicalPlan:
     rest = read_shape(_Rest, document)
     return PhysicalPlan(
         query=queries.from_json(document["query"], planned=True),
+        short=None if document.get("short") is None else queries.from_json(document["short"]),
         streams={stream.name: stream for stream in streams},
         **{each.name: getattr(rest, each.name) for each in fields(_Rest)},
     )

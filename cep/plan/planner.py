@@ -20,6 +20,7 @@ from cep.model.streams import Stream
 from cep.model.topology import Topology
 from cep.plan.balancers import connect_subqueries
 from cep.plan.checkpoints import check_recovery
+from cep.plan.expand import shorter
 from cep.plan.feeds import check_declarations
 from cep.plan.parallelize import parallelize
 from cep.plan.physical import Feed, FilesByStream, PhysicalPlan, Worker
@@ -59,14 +60,14 @@ def plan(
     """
     check_declarations(query, known_streams, feeds)
     validated = validate(query, known_streams)
-    query, sources = validated.query, validated.sources
+    short, query, sources = shorter(query, validated.query), validated.query, validated.sources
     found = {name: tuple(files.get(name, ())) for name, stream in sources.items() if stream.files is not None}
     notes = (
         *(f"stream {name!r} is read from files, and none was found" for name, paths in found.items() if not paths),
         *(note for stream in query.streams if (note := _growth(known_streams.get(stream.name, stream), stream))),
     )
     bare = PhysicalPlan(query, dict(sources), workers=tuple(workers), buckets=query.options.buckets, numa=numa, files=found, notes=notes)
-    bare = replace(bare, feeds={name: feeds[name] for name in sources if name in feeds})
+    bare = replace(bare, short=short, feeds={name: feeds[name] for name in sources if name in feeds})
     return reduce(lambda so_far, rewrite: rewrite(so_far), rewrites(topology), bare)
 
 

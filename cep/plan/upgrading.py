@@ -17,6 +17,7 @@ from cep.model.operators import Delay
 from cep.model.query import Options, Query
 from cep.plan.balancers import route_fields
 from cep.plan.checkpoints import check_recovery, recovers
+from cep.plan.expand import shorter
 from cep.plan.kept_state import ANOTHER, ComparedQuery, Fate, PartFate, begun_anew, fates
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
 from cep.plan.planner import replanned
@@ -56,7 +57,7 @@ def upgraded(plan: PhysicalPlan, query: Query, fresh: bool = False) -> Upgrade:
         raise QueryError(f"query {query.name!r} cannot be upgraded: {why}", "/options/recover")
     found = validate(query, plan.streams)
     there = ComparedQuery.of(plan)
-    wanted = ComparedQuery(replace(plan, query=found.query, streams=dict(found.sources)), found, fresh)
+    wanted = ComparedQuery(replace(plan, query=found.query, short=shorter(query, found.query), streams=dict(found.sources)), found, fresh)
     all_ = list(fates(there, wanted))
     if not _refusals(all_):
         check_recovery(wanted.plan)

@@ -44,7 +44,7 @@ class Deployments:
 
     def submit(self, plan: PhysicalPlan, start: bool, now: Now, owner: str = "", lease_s: float = 0.0) -> list[str]:
         """Raises what `ClusterModel.check_new` does, or Conflict: an instance that it reads from is about to move."""
-        query = plan.query
+        query = plan.written
         self.model.check_new(query, owner)
         stayed = self._keep_in_place(plan)
         hosts = {worker.im: self.model.managers[worker.im].process for worker in plan.workers}
@@ -166,7 +166,7 @@ class Deployments:
     def upgrade(self, plan: PhysicalPlan, fresh: bool) -> list[str]:
         """As soon as a checkpoint is committed; `plan` is what `cep.plan.upgrading` makes of its own, `fresh` or not. Raises NotFound, or
         Conflict: not now."""
-        name, document = plan.query.name, queries.to_json(plan.query)
+        name, document = plan.query.name, queries.to_json(plan.written)
         record = self.model.query(name)
         self._check_free(record, "upgraded")
         if document == record.document:
@@ -197,7 +197,7 @@ class Deployments:
             raise Conflict("; ".join(map(str, found.refused)))
         if record.name in self.model.blames:  # for what another query did
             self._forgive(record.name)
-        return replace(record, document=queries.to_json(found.plan.query), strikes=0, suspect=()), found.plan
+        return replace(record, document=queries.to_json(found.plan.written), strikes=0, suspect=()), found.plan
 
     def _check_free(self, record: QueryRecord, what: str) -> None:
         """Raises Conflict: it cannot begin another attempt just now."""

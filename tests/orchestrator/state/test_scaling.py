@@ -9,8 +9,10 @@ import pytest
 
 from cep.config import instance_node
 from cep.errors import Conflict, QueryError
+from cep.model import query as queries
+from cep.plan import physical
 from cep.plan.upgrading import upgraded
-from driver import TIME, Query, col, count, stream
+from driver import TIME, Query, col, count, event, row, stream
 from orchestrator.records import Status, StoredPiece
 from orchestrator.state.events import ManagerDied, ManifestFailed, ScaleSubquery, StatusesSeen, StopQuery, Tick, UpgradeQuery
 from orchestrator.state.life_cycle import STOPPING
@@ -168,6 +170,41 @@ def test_the_next_leader_changes_it_where_the_last_one_has_committed() -> None:
     assert after.state.checkpoints["per-ip"].asked != asked and after.state.checkpoints["per-ip"].pauses, "that of another came to nothing"
     after.stores("paused")
     assert after.state.queries["per-ip"].reason == "it is upgraded"
+
+
+def matching(more_than: int) -> Query:
+    """It is short for three operators, of which users know one."""
+    read = stream("clicks", t="timestamp[ms]", key=int, ip=int, event_time="t", disorder="1s")
+    two = event("a", col("key") > 7).then(event("b", col("key") > 9))
+    chosen = Query("per-ip").source(read).filter("f", col("key") > more_than)
+    made = chosen.pattern("twice", two, by="ip", within="1m", measures={"first": row("a")["key"]})
+    return made.output("out").options(recover="on-commit", parallelism=1)
+
+
+def test_users_are_shown_the_query_as_it_was_written_and_it_goes_on_as_another() -> None:
+    cluster = WithoutDisk()
+    cluster.managers = {im: manager(im) for im in IMS}
+    cluster.see()
+    cluster.submit(matching(3).build())
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    plan = cluster.state.plans["per-ip"]
+    assert len(plan.query.operators) > 1
+    assert cluster.state.queries["per-ip"].document == queries.to_json(matching(3).build()) == queries.to_json(plan.written)
+    assert physical.to_json(physical.from_json(physical.to_json(plan))) == physical.to_json(plan)
+    upgrade(cluster, matching(5))
+    cluster.stores()
+    assert cluster.state_of() == "recovering"
+    assert cluster.state.queries["per-ip"].document == queries.to_json(matching(5).build())
+    assert "'per-ip' is that query already" in _refusal(cluster, matching(5))
+
+
+def _refusal(cluster: WithoutDisk, wanted: Query) -> str:
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    with pytest.raises(Conflict) as refused:
+        upgrade(cluster, wanted)
+    return str(refused.value)
 
 
 def upgrade(cluster: WithoutDisk, wanted: Query, fresh: bool = False) -> None:
