@@ -6,16 +6,35 @@ from collections.abc import Callable
 from typing import Any
 
 from cep.errors import CepError, ClusterError
+from cep.world.clock import Clock
 from driver.rest import Rest, Unreachable, path
 from driver.streams.data_plane import DataPlane
 from driver.streams.subscription_core import SubscriptionCore
 
 WITHDRAW_S = 5.0
+IDLE_NS = 1_000_000_000  # after this long without a message the orchestrator is asked what is the matter; no read waits for its answer
 PRODUCES = frozenset(("ready", "running", "draining"))
 _RUNNING, _GOING_ON, _OVER = PRODUCES | {"recovering"}, PRODUCES | {"ended"}, frozenset(("ended", "stopped", "failed"))
 
 Answer = CepError | dict[str, Any]
 """Why nothing comes, or the query that was found."""
+
+
+class ReadSilence:
+    """How long nothing has come, over reads that wait for less each: a program that polls has to hear what became of the query, too."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.since = 0  # ns, by the steady clock; 0: something came last
+
+    def lasts(self, waited_ns: int) -> bool:
+        """Nothing came, for `waited_ns`. Is it time to ask what the matter is?"""
+        now = self.clock.steady_ns()
+        self.since = self.since or now - max(waited_ns, 0)
+        if now - self.since < IDLE_NS:
+            return False
+        self.since = now
+        return True
 
 
 class Inquiry:

@@ -23,12 +23,11 @@ from driver.streams.arrow import with_shown_times
 from driver.streams.commands import StreamCommand
 from driver.streams.data_plane import DataPlane
 from driver.streams.frames import ReadableBatches
-from driver.streams.inquiry import PRODUCES, Answer, Inquiry
+from driver.streams.inquiry import IDLE_NS, PRODUCES, Answer, Inquiry, ReadSilence
 from driver.streams.producers import Message, SubscriptionOptions
 from driver.streams.resuming.tokens import ResumeToken
 from driver.streams.subscription_core import ANSWER_NS, ENOUGH_ROWS, WORD, SubscriptionCore
 
-IDLE_NS = 1_000_000_000  # after this long without a message the orchestrator is asked what is the matter; no read waits for its answer
 LOOK_NS = 200_000_000  # after this long it is looked whether a query recovers, which does not answer
 
 
@@ -57,7 +56,7 @@ class Subscription(ReadableBatches):
         self.messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.answers: queue.SimpleQueue[tuple[int, dict[str, Any], int]] = queue.SimpleQueue()
         self._into, self._answered_to = into, answers
-        self.inquiry = Inquiry(rest, plane, self.core, self._say)
+        self.inquiry, self.silence = Inquiry(rest, plane, self.core, self._say), ReadSilence(plane.clock)
         plane.subscribers[self.core.id] = self._answered
 
     @property
@@ -235,12 +234,14 @@ class Subscription(ReadableBatches):
             left = IDLE_NS if deadline is None else min(IDLE_NS, deadline - clock.steady_ns())
             message = self._next(left)
             if message is not None:
+                self.silence.since = 0
                 if (batch := self.take(*message)) is not None:
                     return message[0], batch
-            elif deadline is not None and clock.steady_ns() >= deadline:
-                raise TimeoutError(f"stream {self.stream!r}: no batch within {timeout:g} s")
-            else:
+                continue
+            if self.silence.lasts(left):
                 self.inquiry.wonder()
+            if deadline is not None and clock.steady_ns() >= deadline:
+                raise TimeoutError(f"stream {self.stream!r}: no batch within {timeout:g} s")
         self._end()
         return None
 

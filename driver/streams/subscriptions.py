@@ -14,8 +14,9 @@ from cep.errors import CepError, ClusterError, NotFound, QueryError
 from cep.transport.wire import Header
 from driver.rest import Rest, Unreachable
 from driver.streams.data_plane import DataPlane
+from driver.streams.inquiry import IDLE_NS, ReadSilence
 from driver.streams.producers import SubscriptionOptions
-from driver.streams.subscription import IDLE_NS, Subscription, unanswered
+from driver.streams.subscription import Subscription, unanswered
 from driver.streams.subscription_core import ANSWER_NS
 
 
@@ -34,6 +35,7 @@ class Subscriptions:
         self.members = {stream: Subscription(rest, plane, stream, options, into, answers) for stream in streams}
         self.held: deque[tuple[Subscription, Header, Any]] = deque()
         self.open: set[str] = set()
+        self.silence = ReadSilence(plane.clock)
 
     def attach(self) -> Subscriptions:
         """Subscribes everywhere; nothing that comes after it returns is lost. Raises NotFound: no query produces one of the streams."""
@@ -77,13 +79,15 @@ class Subscriptions:
             left = IDLE_NS if deadline is None else min(IDLE_NS, deadline - clock.steady_ns())
             found = self._next(left)
             if found is not None:
+                self.silence.since = 0
                 batch = self._take(*found)
                 if batch is not None:
                     return found[0].stream, batch
-            elif deadline is not None and clock.steady_ns() >= deadline:
-                raise TimeoutError(f"{len(self.open)} streams: no batch within {timeout:g} s")
-            else:
+                continue
+            if self.silence.lasts(left):
                 self.rest.aside.ask(self, self._look_for_failures)
+            if deadline is not None and clock.steady_ns() >= deadline:
+                raise TimeoutError(f"{len(self.open)} streams: no batch within {timeout:g} s")
         self.close()
         return None
 

@@ -177,7 +177,7 @@ class ClusterState(ClusterModel):
             case DeclareStream(stream):
                 self._catalog.declare(stream)
             case DeclareConnector() | ForgetConnector() | HoldConnectors():
-                self.connectors.handle(event)
+                self.connectors.handle(event, now.wall)
             case DiscardNode(path):
                 self._discard(path)
             case UndeclareStream(stream_name):

@@ -44,21 +44,21 @@ class DeclaredConnectors:
             raise NotFound(f"there is no connector {name!r}{meant(name, self.records)}")
         return self.records[name]
 
-    def handle(self, event: DeclareConnector | ForgetConnector | HoldConnectors) -> None:
-        """Raises NotFound."""
+    def handle(self, event: DeclareConnector | ForgetConnector | HoldConnectors, wall: float) -> None:
+        """`wall`: s since 1970. Raises NotFound."""
         match event:
             case DeclareConnector(name, document):
-                self.declare(name, document)
+                self.declare(name, document, wall)
             case ForgetConnector(name):
                 self.forget(name)
             case HoldConnectors(names, place, incarnation):
-                self.hold(names, place, incarnation)
+                self.hold(names, place, incarnation, wall)
 
-    def declare(self, name: str, document: Mapping[str, Any]) -> None:
+    def declare(self, name: str, document: Mapping[str, Any], wall: float) -> None:
         """The same again changes nothing; another one is taken by whoever has the one before."""
         known = self.records.get(name)
         if known is None or known.document != document:
-            self._put(ConnectorRecord(name, document) if known is None else replace(known, document=document))
+            self._put(ConnectorRecord(name, document) if known is None else replace(known, document=document), wall)
 
     def forget(self, name: str) -> None:
         """Raises NotFound."""
@@ -66,12 +66,12 @@ class DeclaredConnectors:
         del self.records[name]
         self._desired.delete(node("connectors", name))
 
-    def hold(self, names: Iterable[str], place: str, incarnation: str) -> None:
+    def hold(self, names: Iterable[str], place: str, incarnation: str, wall: float) -> None:
         """That process has them from now on."""
         for name in names:
             known = self.records.get(name)
             if known is not None and (known.place, known.incarnation) != (place, incarnation):
-                self._put(replace(known, place=place, incarnation=incarnation))
+                self._put(replace(known, place=place, incarnation=incarnation), wall)
 
     def held_by(self, place: str, incarnation: str) -> list[ConnectorRecord]:
         return [each for each in self.records.values() if (each.place, each.incarnation) == (place, incarnation)]
@@ -88,8 +88,9 @@ class DeclaredConnectors:
         """The last of all times. Raises ProtocolError."""
         self.epoch = max(self.epoch, read_shape(_LastEpoch, value).epoch)
 
-    def _put(self, record: ConnectorRecord) -> None:
-        self.epoch += 1
+    def _put(self, record: ConnectorRecord, wall: float) -> None:
+        # What sinks write to outlives the cluster: one that is made anew is later than the one before it.
+        self.epoch = max(self.epoch + 1, int(wall * 1000))
         self.records[record.name] = numbered = replace(record, epoch=self.epoch)
         self._desired.put(node("connectors"), {"epoch": self.epoch})
         self._desired.put(node("connectors", record.name), asdict(numbered))

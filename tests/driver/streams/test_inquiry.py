@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from cep.errors import QueryFailed
+from cep.world.clock import ManualClock
 from driver.streams.data_plane import DataPlane
-from driver.streams.inquiry import Inquiry
+from driver.streams.inquiry import IDLE_NS, Inquiry, ReadSilence
 from driver.streams.producers import SubscriptionOptions
+from driver.streams.subscription import Subscription
 from driver.streams.subscription_core import SubscriptionCore
+from tests.driver.streams.test_subscription import let_in
+from tests.support.waiting import HANG_S
 
 
 class Orchestrator:
@@ -75,3 +81,26 @@ def test_nothing_is_withdrawn_that_was_not_registered(plane: DataPlane) -> None:
     made.registered = True
     with pytest.raises(AttributeError, match="delete"):
         made.withdraw_aside()
+
+
+def test_a_program_that_polls_hears_what_became_of_the_query_too(plane: DataPlane) -> None:
+    failed = Orchestrator(("q", 1, "failed"))
+    made = let_in(Subscription(failed, plane, "out", SubscriptionOptions()))  # type: ignore[arg-type]
+    made.core.epoch = 1
+    deadline = time.monotonic() + HANG_S
+    with pytest.raises(QueryFailed):
+        while time.monotonic() < deadline:
+            with suppress(TimeoutError):
+                made.next_batch(timeout=0.02)
+
+
+def test_silence_is_as_long_as_nothing_came_and_is_told_now_and_then() -> None:
+    clock = ManualClock(5 * IDLE_NS)
+    silence = ReadSilence(clock)
+    assert silence.lasts(IDLE_NS), "a read that waited for so long by itself"
+    assert not silence.lasts(0)
+    clock.advance(IDLE_NS)
+    assert silence.lasts(10) and not silence.lasts(10)
+    silence.since = 0  # something came
+    clock.advance(IDLE_NS)
+    assert not silence.lasts(10)

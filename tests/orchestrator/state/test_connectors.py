@@ -13,6 +13,7 @@ import pytest
 from cep.config import node
 from cep.errors import NotFound, QueryError
 from driver import LocalCluster
+from orchestrator.records import Now
 from orchestrator.rest.connecting.board import LEASE_S, ConnectorBoard
 from orchestrator.state.connectors import ConnectorRecord
 from orchestrator.state.events import DeclareConnector, ForgetConnector, HoldConnectors
@@ -32,7 +33,9 @@ def test_what_is_declared_is_written_and_comes_back() -> None:
     made = declared("b", "a")
     made.do(HoldConnectors(("a", "gone"), "here", "1"))
     records = made.state.connectors.records
-    assert {name: (each.epoch, each.place, each.incarnation) for name, each in records.items()} == {"b": (1, "", ""), "a": (3, "here", "1")}
+    held = {name: (each.epoch, each.place, each.incarnation) for name, each in records.items()}
+    first = records["b"].epoch
+    assert held == {"b": (first, "", ""), "a": (first + 2, "here", "1")}
     again = Cluster(made.nodes, members=None)
     assert again.state.connectors.records == records and again.state.quarantine.nodes == {}
     assert [each.name for each in again.state.connectors.held_by("here", "1")] == ["a"]
@@ -42,13 +45,21 @@ def test_an_epoch_is_never_given_twice() -> None:
     """Not to one that is declared again under the name either, for what it writes to knows the epoch of the one before."""
     made = declared("c")
     made.do(DeclareConnector("c", FIRST))
-    assert made.state.connectors.get("c").epoch == 1
+    first = made.state.connectors.get("c").epoch
     made.do(DeclareConnector("c", FIRST | {"stream": "t"}))
     made.do(ForgetConnector("c"))
     assert node("connectors", "c") not in made.nodes
     again = Cluster(made.nodes, members=None)
     again.do(DeclareConnector("c", FIRST))
-    assert again.state.connectors.get("c").epoch == 3
+    assert again.state.connectors.get("c").epoch == first + 2
+
+
+def test_a_cluster_that_is_made_anew_is_later_than_the_one_before() -> None:
+    """A database has seen that one's epochs."""
+    before, anew = declared("a", "b", "c"), Cluster(members=None)
+    last = before.state.connectors.epoch
+    anew.state.handle(DeclareConnector("c", FIRST), Now(0.0, (last + 1) / 1000))
+    assert anew.state.connectors.get("c").epoch > last
 
 
 def test_what_is_not_there_is_said() -> None:
