@@ -27,6 +27,7 @@ SHIPPED = {
     "kafka": "connectors.shipped.kafka:KAFKA",
     "mqtt": "connectors.shipped.mqtt:MQTT",
     "postgres": "connectors.shipped.postgres:POSTGRES",
+    "websocket": "connectors.shipped.websocket:WEBSOCKET",
     "zeromq": "connectors.shipped.zeromq:ZEROMQ",
 }
 

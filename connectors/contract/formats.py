@@ -27,6 +27,9 @@ class ValueFormat(ConnectorOptions):
     suffix: ClassVar[str]
     """Of a file's name."""
 
+    text: ClassVar[bool] = False
+    """Is a value a text in UTF-8?"""
+
     def check(self, schema: pa.Schema) -> None:
         """Raises ValueError: it cannot hold rows of that schema."""
 
