@@ -11,6 +11,8 @@ import json
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from fnmatch import fnmatch
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
@@ -32,9 +34,8 @@ from connectors.contract import (
     RecordSource,
     ValueFormat,
 )
+from connectors.formats.files import OpenFile, opened
 
-BLOCK_BYTES = 1 << 20
-VALUE_BYTES_MAX = 16 << 20
 LOOK_S = 0.2
 _HIDDEN = (".", "_")
 Folder = Annotated[str, Field(min_length=1, pattern="^/", description="The folder, from the root on.")]
@@ -80,34 +81,27 @@ class FilesSource(RecordSource):
 
 
 class FilesReader(RecordReader):
-    """A place is a file's name, the byte of its next value, and that value's number in it, from 1 on. A file whose name comes before that
-    of one that was taken is not looked at."""
+    """A place is a file's name and the place in it. A file whose name comes before that of one that was taken is not looked at."""
 
     def __init__(self, options: FilesIn, format: ValueFormat, place: Place | None) -> None:
         self.options, self.format = options, format
         self.folder, self.waiting = Path(options.path), threading.Event()
         begins: tuple[str, int, int] = ("", 0, 1) if place is None else tuple(place)
-        self.name, self.byte, self.line = begins
+        self.name, self.inside = begins[0], begins[1:]
         self.file: BufferedReader | None = None
-        self.own: ValueFormat = format  # of this file
-        self._values: list[tuple[bytes, int]] = []  # read and not given yet, with the bytes of each in the file
-        self._rest = b""
+        self.reading: OpenFile | None = None
         if self.name:
             self._open()
 
     def poll(self, rows_max: int, timeout_s: float) -> Polled:
-        if not self._values and not self._fill():
-            if not self.options.follow:
-                return Polled([self.name, self.byte, self.line], ended=True)
+        found = self._take(rows_max)
+        if found is None and self.options.follow:
             self.waiting.wait(min(timeout_s, LOOK_S))
-            if not self._fill():
-                return Polled([self.name, self.byte, self.line])
-        taken, self._values = self._values[:rows_max], self._values[rows_max:]
-        first, self.line = self.line, self.line + len(taken)
-        self.byte += sum(size for _, size in taken)
-        named = f"{self.folder / self.name}"
-        values = [value for value, _ in taken]
-        return Polled([self.name, self.byte, self.line], values, format=self.own, called=lambda at: f"{named}@{first + at}")
+            found = self._take(rows_max)
+        if found is None:
+            return Polled([self.name, *self.inside], ended=not self.options.follow)
+        self.inside = tuple(found.place)
+        return replace(found, place=[self.name, *self.inside])
 
     def committed(self, place: Place) -> None:
         """What is done with files that were taken is not ours."""
@@ -115,21 +109,20 @@ class FilesReader(RecordReader):
     def close(self) -> None:
         if self.file is not None:
             self.file.close()
-            self.file = None
+            self.file = self.reading = None
 
-    def _fill(self) -> bool:
-        """Are there values now? Raises ConnectorError."""
-        while not self._values:
-            if self.file is not None:
-                if not self._read(self.file):
-                    self.close()
-                continue
+    def _take(self, rows_max: int) -> Polled | None:
+        """Of this file, or of one that follows. Raises ConnectorError."""
+        while True:
+            if self.reading is not None:
+                if (found := self.reading.take(rows_max)) is not None:
+                    return found
+                self.close()
             following = [each for each in self._names() if each > self.name]
             if not following:
-                return False
-            self.name, self.byte, self.line = following[0], 0, 1
+                return None
+            self.name, self.inside = following[0], (0, 1)
             self._open()
-        return True
 
     def _names(self) -> list[str]:
         try:
@@ -144,33 +137,12 @@ class FilesReader(RecordReader):
             )
 
     def _open(self) -> None:
+        path = self.folder / self.name
         try:
-            self.file, self._rest = (self.folder / self.name).open("rb"), b""
+            self.file = path.open("rb")
         except OSError as error:
-            raise ConnectorError(f"{self.folder / self.name}, which is not read to its end: {error.strerror}") from None
-        first = self.file.readline()
-        begun = self.format.begun(first.rstrip(b"\r\n"))
-        self.own = begun or self.format
-        if not self.byte and begun is not None:
-            self.byte = len(first)
-        self.file.seek(self.byte)
-
-    def _read(self, file: BufferedReader) -> bool:
-        """Values of the next block; False: that was its end."""
-        block = file.read(BLOCK_BYTES)
-        *lines, rest = (self._rest + block).split(b"\n") if block else (self._rest, b"")
-        value, skipped = b"", 0  # bytes of empty lines
-        for line in lines:
-            value += line + b"\n" if block else line
-            if not block or self.own.ends(value):
-                if value.strip():
-                    self._values.append((value.strip(b"\r\n"), skipped + len(value)))
-                skipped = 0 if value.strip() else skipped + len(value)
-                value = b""
-        self._rest = b"\n" * skipped + value + rest
-        if len(self._rest) > VALUE_BYTES_MAX:
-            raise ConnectorError(f"{self.folder / self.name}: a value of more than {VALUE_BYTES_MAX:,} bytes begins at byte {self.byte}")
-        return bool(block)
+            raise ConnectorError(f"{path}, which is not read to its end: {error.strerror}") from None
+        self.reading = opened(self.format, self.file, str(path), *self.inside)
 
 
 class FilesSink(AnswerSink):
@@ -223,8 +195,8 @@ class FilesWriter(AnswerWriter):
             if self.file is None:
                 self.begun += 1  # a name that was committed is never written again
                 self.file = (self.folder / f".{self.name}.{self.epoch}.{self.begun}.part").open("wb")
-                self.file.write(self.format.head(rows.schema))
-            self.file.write(b"\n".join((*self.format.encode(rows), b"")))
+                self.rows = self.format.rows_file(self.file, rows.schema)
+            self.rows.write(rows)
         except OSError as error:
             raise ConnectorError(f"{self.folder}: {error.strerror}") from None
 
@@ -245,7 +217,8 @@ class FilesWriter(AnswerWriter):
     def abort(self) -> None:
         if self.file is not None:
             file, self.file = self.file, None
-            file.close()
+            with suppress(OSError), file:
+                self.rows.finish()  # or what writes would find it closed when it goes
             Path(file.name).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -258,6 +231,7 @@ class FilesWriter(AnswerWriter):
             return None
         file, self.file = self.file, None
         with file:
+            self.rows.finish()
             file.flush()
             os.fsync(file.fileno())
         return Path(file.name).name
@@ -315,4 +289,4 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-FILES = Connector(FilesIn, FilesSource, FilesOut, FilesSink)
+FILES = Connector(FilesIn, FilesSource, FilesOut, FilesSink, many=True)

@@ -196,4 +196,4 @@ class WebsocketWriter(AnswerWriter):
         raise ConnectorError(f"{self.line.url}: the other side has not answered {what} within {ACKNOWLEDGED_S:g} s")
 
 
-WEBSOCKET = Connector(WebsocketIn, WebsocketSource, WebsocketOut, WebsocketSink)
+WEBSOCKET = Connector(WebsocketIn, WebsocketSource, WebsocketOut, WebsocketSink, many=True)

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -132,14 +134,22 @@ def test_each_answer_is_there_once_whatever_is_killed(cluster: LocalCluster, ser
 
 def test_a_source_that_ends_ends_its_stream_and_a_sink_waits_for_the_next(cluster: LocalCluster, tmp_path: Path) -> None:
     (inside := tmp_path / "in").mkdir()
-    put(inside, 0, [record(i) for i in range(100)])
+    pq.write_table(pa.Table.from_pylist([{**record(i), "t": str(i)} for i in range(7)]), inside / "0")
+    pq.write_table(pa.Table.from_pylist([{**record(i), "more": []} for i in range(50)]), inside / "1")
+    (inside / "2").write_text("nonsense")
+    pq.write_table(pa.Table.from_pylist([record(i) for i in range(50, 100)]), inside / "3")
     cluster.connect(
         {"name": "out", "stream": "end.out", "to": {"connector": "files", "path": str(tmp_path), "format": "csv", "roll_s": 0.1}}
     )
     until(lambda: state(cluster, "out")["state"] == "waiting" and state(cluster, "out")["error"])
     running = cluster.deploy(query("end"))
-    cluster.connect({"name": "in", "stream": "end.in", "from": {"connector": "files", "path": str(inside), "follow": False}})
+    parquet = {"connector": "files", "path": str(inside), "follow": False, "format": "parquet"}
+    cluster.connect({"name": "in", "stream": "end.in", "from": parquet})
     running.wait()
+    until(lambda: state(cluster, "in")["dead_letters"] == 8)
+    letters = [(each["place"], each["reason"]) for each in cluster.rest.get("/connectors/in/dead-letters")]
+    assert [place for place, _ in letters] == [f"{inside}/0@1", f"{inside}/2@1"]
+    assert "field t: timestamp" in letters[0][1] and "the file cannot be read" in letters[1][1]
     until(lambda: state(cluster, "in")["state"] == "ended" and list(tmp_path.glob("out-*.csv")))
     assert lines_in(tmp_path) == KEYS
     running.delete()

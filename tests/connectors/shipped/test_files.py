@@ -6,10 +6,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from connectors.conformance import SinkBench, SinkSuite, SourceBench, SourceSuite
-from connectors.contract import ConnectorError
+from connectors.contract import ConnectorError, FileFormat, Polled
+from connectors.formats.known import FORMATS
 from connectors.shipped.files import FilesIn, FilesReader
 
 
@@ -49,6 +51,55 @@ class TestFilesSink(SinkSuite):
     @pytest.fixture
     def bench(self, tmp_path: Path) -> SinkBench:
         return FilesSinkBench(tmp_path)
+
+
+TABLES = ("arrow", "parquet", "avro")
+
+
+class TableSourceBench(FilesSourceBench):
+    """The records stand in files of another format, each a row; one that is no object is a NULL."""
+
+    def __init__(self, folder: Path, format_: str) -> None:
+        super().__init__(folder)
+        self.end["format"] = format_
+        self.format = FORMATS[format_]()
+
+    def feed(self, values: Sequence[bytes]) -> None:
+        rows = [json.loads(value) if value.startswith(b"{") else {"number": None, "text": value.decode()} for value in values]
+        (self.folder / f"{self.files:04d}").write_bytes(self.format.file_of(pa.RecordBatch.from_pylist(rows, SinkBench.SCHEMA)))
+        self.files += 1
+
+    def value_of(self, polled: Polled, index: int) -> bytes:
+        assert polled.rows is not None
+        (row,) = polled.rows.slice(index, 1).to_pylist()
+        return row["text"].encode() if row["number"] is None else json.dumps(row, ensure_ascii=False).encode()
+
+
+class TableSinkBench(FilesSinkBench):
+    def __init__(self, folder: Path, format_: str) -> None:
+        super().__init__(folder)
+        self.end["format"] = format_
+        self.format = FORMATS[format_]()
+
+    def seen(self) -> list[int]:
+        found = []
+        for path in sorted(self.folder.glob(f"*{self.format.suffix}")):
+            assert isinstance(self.format, FileFormat)
+            with path.open("rb") as file:
+                found += [number for batch in self.format.batches(file) for number in batch.column("number").to_pylist()]
+        return found
+
+
+class TestTableSource(SourceSuite):
+    @pytest.fixture(params=TABLES)
+    def bench(self, request: pytest.FixtureRequest, tmp_path: Path) -> SourceBench:
+        return TableSourceBench(tmp_path, request.param)
+
+
+class TestTableSink(SinkSuite):
+    @pytest.fixture(params=TABLES)
+    def bench(self, request: pytest.FixtureRequest, tmp_path: Path) -> SinkBench:
+        return TableSinkBench(tmp_path, request.param)
 
 
 def read(bench: FilesSourceBench, place: object = None, **options: object) -> list[tuple[str, bytes]]:
