@@ -1,24 +1,19 @@
 """Files in a folder: what is renamed into it is taken, in the order of names; answers go out as files that are there whole or not at all.
 
-Out: a file is written under a hidden name. The commit is the renaming of the manifest, which has the token and names that file; then the
-file gets its name. Whoever opens the folder next does what was left to do, so rows are there exactly once.
+Out: see `files_out.py`.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatch
-from io import BufferedReader, BufferedWriter
+from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import pyarrow as pa
 from pydantic import Field
 
 from connectors.contract import (
@@ -27,7 +22,6 @@ from connectors.contract import (
     Connector,
     ConnectorError,
     ConnectorOptions,
-    Fenced,
     Place,
     Polled,
     RecordReader,
@@ -35,6 +29,7 @@ from connectors.contract import (
     ValueFormat,
 )
 from connectors.formats.files import OpenFile, opened
+from connectors.shipped.files_out import FilesWriter
 
 LOOK_S = 0.2
 _HIDDEN = (".", "_")
@@ -56,6 +51,9 @@ class FilesOut(ConnectorOptions):
     """`to`: {"connector": "files", "path": "/data/out", "format": "json"}"""
 
     path: Folder
+    partition: Annotated[
+        tuple[str, ...], Field(description="Columns whose values name folders, `day=2024-05-01/shop=7`; they are not in the files.")
+    ] = ()
     roll_s: Annotated[float, Field(gt=0, le=3600, description="A file is finished after so many seconds.")] = 10.0
     roll_bytes: Annotated[int, Field(ge=1, le=32 << 20, description="Or when so many bytes of answers, as Arrow has them, are in it.")] = (
         16 << 20
@@ -162,131 +160,7 @@ class FilesSink(AnswerSink):
         return self.options.roll_bytes
 
     def open(self, name: str, epoch: int) -> AnswerWriter:
-        return FilesWriter(Path(self.options.path), self.format, name, epoch)
-
-
-class FilesWriter(AnswerWriter):
-    """One file at a time."""
-
-    def __init__(self, folder: Path, format: ValueFormat, name: str, epoch: int) -> None:
-        self.folder, self.format, self.name, self.epoch = folder, format, name, epoch
-        self.file: BufferedWriter | None = None
-        self.begun = 0
-        self.manifest_path = folder / f".{name}.manifest"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self.lock = (folder / f".{name}.lock").open("ab")
-            with _Locked(self):
-                manifest = self._manifest()
-                self._check(manifest)
-                self._finish(manifest)
-                self._write_manifest(manifest | {"epoch": epoch, "file": None})
-                for part in folder.glob(f".{name}.*.part"):  # of writers that were killed
-                    part.unlink()
-        except OSError as error:
-            raise ConnectorError(f"{folder}: {error.strerror}") from None
-        self.kept: str | None = manifest["token"]
-
-    def token(self) -> str | None:
-        return self.kept
-
-    def write(self, rows: pa.RecordBatch, origin: str) -> None:
-        try:
-            if self.file is None:
-                self.begun += 1  # a name that was committed is never written again
-                self.file = (self.folder / f".{self.name}.{self.epoch}.{self.begun}.part").open("wb")
-                self.rows = self.format.rows_file(self.file, rows.schema)
-            self.rows.write(rows)
-        except OSError as error:
-            raise ConnectorError(f"{self.folder}: {error.strerror}") from None
-
-    def commit(self, token: str) -> None:
-        try:
-            part = self._closed_part()
-            with _Locked(self):
-                manifest = self._manifest()
-                self._check(manifest)
-                number = manifest["next"] if part is None else manifest["next"] + 1
-                said = {"token": token, "epoch": self.epoch, "next": number, "file": part}
-                self._write_manifest(said)  # the commit
-                self._finish(said)
-        except OSError as error:
-            raise ConnectorError(f"{self.folder}: {error.strerror}") from None
-        self.kept = token
-
-    def abort(self) -> None:
-        if self.file is not None:
-            file, self.file = self.file, None
-            with suppress(OSError), file:
-                self.rows.finish()  # or what writes would find it closed when it goes
-            Path(file.name).unlink(missing_ok=True)
-
-    def close(self) -> None:
-        self.abort()
-        self.lock.close()
-
-    def _closed_part(self) -> str | None:
-        """The name of the file that was written, whose bytes are on the disk."""
-        if self.file is None:
-            return None
-        file, self.file = self.file, None
-        with file:
-            self.rows.finish()
-            file.flush()
-            os.fsync(file.fileno())
-        return Path(file.name).name
-
-    def _manifest(self) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads(self.manifest_path.read_bytes())
-        except FileNotFoundError:
-            return {"token": None, "epoch": 0, "next": 0, "file": None}
-        except ValueError as error:
-            raise ConnectorError(f"{self.manifest_path} makes no sense, so it is not known what was written: {error}") from None
-        return found
-
-    def _write_manifest(self, said: dict[str, Any]) -> None:
-        new = self.manifest_path.with_suffix(".new")
-        with new.open("wb") as file:
-            file.write(json.dumps(said).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.manifest_path)
-        _sync(self.folder)
-
-    def _check(self, manifest: dict[str, Any]) -> None:
-        if manifest["epoch"] > self.epoch:
-            raise Fenced(f"{self.folder}: a later writer of {self.name!r} has come: epoch {manifest['epoch']}, ours is {self.epoch}")
-
-    def _finish(self, manifest: dict[str, Any]) -> None:
-        """The file that the manifest names gets its name, if that was not done."""
-        if manifest["file"] is None:
-            return
-        part = self.folder / manifest["file"]
-        if part.exists():
-            part.replace(self.folder / f"{self.name}-{manifest['next'] - 1:08d}{self.format.suffix}")
-            _sync(self.folder)
-
-
-class _Locked:
-    """No other writer of the name looks at the manifest meanwhile."""
-
-    def __init__(self, writer: FilesWriter) -> None:
-        self.writer = writer
-
-    def __enter__(self) -> None:
-        fcntl.flock(self.writer.lock, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        fcntl.flock(self.writer.lock, fcntl.LOCK_UN)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        return FilesWriter(Path(self.options.path), self.format, name, epoch, self.options.partition)
 
 
 FILES = Connector(FilesIn, FilesSource, FilesOut, FilesSink, many=True)
