@@ -27,6 +27,7 @@ SHIPPED = {
     "kafka": "connectors.shipped.kafka:KAFKA",
     "mqtt": "connectors.shipped.mqtt:MQTT",
     "postgres": "connectors.shipped.postgres:POSTGRES",
+    "websocket": "connectors.shipped.websocket:WEBSOCKET",
     "zeromq": "connectors.shipped.zeromq:ZEROMQ",
 }
 
@@ -103,14 +104,16 @@ def _end(document: dict[str, Any], is_source: bool) -> tuple[str, Connector, Con
     if not connector.formats:
         own |= {"format": document["format"]} if "format" in document else {}  # which it will not know
         return kind, connector, _validated(model, own, ""), None
-    return kind, connector, _validated(model, own, ""), _format(document.get("format", "json"))
+    return kind, connector, _validated(model, own, ""), _format(document.get("format", "json"), connector.many)
 
 
-def _format(said: Any) -> ValueFormat:
+def _format(said: Any, many: bool) -> ValueFormat:
+    """`many`: one whose values have many rows will do."""
+    there = [name for name, each in FORMATS.items() if many or not each.many]
     found = {"name": said} if isinstance(said, str) else said
-    if not isinstance(found, dict) or found.get("name") not in FORMATS:
+    if not isinstance(found, dict) or found.get("name") not in there:
         name = found.get("name") if isinstance(found, dict) else said
-        raise WrongDocument(f"format: expected one of {', '.join(FORMATS)}, or an object with such a name, got {name!r:.100}", "/format")
+        raise WrongDocument(f"format: expected one of {', '.join(there)}, or an object with such a name, got {name!r:.100}", "/format")
     model = FORMATS[found["name"]]
     format_ = _validated(model, {key: value for key, value in found.items() if key != "name"}, "/format")
     assert isinstance(format_, ValueFormat)
@@ -152,5 +155,5 @@ def _kind(name: str) -> dict[str, Any]:
         return {"connector": name, "error": str(wrong)}
     models = {"from": found.source_options, "to": found.sink_options}
     sides = {side: model.model_json_schema() for side, model in models.items() if model is not None}
-    formats = {each: model.model_json_schema() for each, model in FORMATS.items()} if found.formats else {}
+    formats = {each: model.model_json_schema() for each, model in FORMATS.items() if found.many or not model.many} if found.formats else {}
     return {"connector": name, **sides, "formats": formats}

@@ -28,16 +28,18 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from cep.config import TOKEN_VARIABLE, ClusterConfig
-from cep.errors import CepError, ClusterError, DataError, ProtocolError, Unauthorized
+from cep.errors import CepError, ClusterError, DataError, Unauthorized
 from cep.secret import Secret
 from cep.service.access import OF_STREAMS, Role
-from cep.service.documents import LIST_BYTES_MAX, read_json
+from cep.service.documents import LIST_BYTES_MAX
 from cep.service.logs import begin_logging
 from cep.service.serving import CONNECTIONS_MAX, Bodies, raise_descriptor_limit, served, share_interpreter
 from cep.service.token_file import Tokens
 from driver.cluster import Cluster
 from driver.gateway_events import EventReader, EventResponse, Slow
-from driver.rows.json_rows import taken, written
+from driver.gateway_keys import KeptKeys
+from driver.gateway_rows import Saying, promise, reader_of
+from driver.rows.json_rows import written
 from driver.streams.publisher import Publisher
 from driver.streams.subscription import Subscription
 
@@ -60,9 +62,6 @@ SENT_S = 30.0
 """How long an answer to rows waits for those that were sent before, and for the query's readiness to take them."""
 
 T = TypeVar("T")
-
-Saying = Callable[[Publisher], int]
-"""What a publisher is to do, and how many rows it sends by it."""
 
 
 class OverLimit(CepError):
@@ -171,10 +170,33 @@ class Gateway:
         self.readers: dict[tuple[str, str], GatewayReader] = {}
         self._threads = anyio.CapacityLimiter(READERS_MAX + PUBLISHERS_MAX)
         self._sending: set[asyncio.Task[int]] = set()
+        self.keys = KeptKeys()
         self.watching: dict[EventReader, asyncio.Task[None] | None] = {}  # and what pumps each, once it is open
 
-    async def publish(self, stream: str, body: bytes, read: Callable[[bytes], Saying], end: bool = False) -> int:
-        """How many rows were sent. Raises Slow: they are still being sent, or those before them."""
+    async def publish(self, stream: str, body: bytes, read: Callable[[bytes], Saying], end: bool = False, key: str | None = None) -> int:
+        """How many rows were sent. `key`: those that were sent under it are not sent again. Raises Slow: they are still being sent, or
+        those before them."""
+        if key is not None:
+            return await self._publish_once(stream, key, body, read, end)
+        one = await self._turn(stream)
+        done, task = await self._waited(asyncio.create_task(self._send(one, stream, body, read, end)), self.sent_s)
+        if not done:
+            raise Slow(f"stream {stream!r}: these rows were taken, and wait for a query that is slow; do not send them again")
+        return task.result()
+
+    async def _publish_once(self, stream: str, key: str, body: bytes, read: Callable[[bytes], Saying], end: bool) -> int:
+        async def send() -> int:
+            return await self._send(await self._turn(stream), stream, body, read, end)
+
+        done, task = await self._waited(self.keys.sending(stream, key, body, send), 2 * self.sent_s)
+        if not done:
+            raise Slow(
+                f"stream {stream!r}: these rows were taken, and wait for a query that is slow; the same key tells what becomes of them"
+            )
+        return task.result()
+
+    async def _turn(self, stream: str) -> GatewayPublisher:
+        """When those before have sent."""
         one = self._publishing(stream)
         one.wanted += 1
         try:
@@ -186,13 +208,14 @@ class Gateway:
         except TimeoutError:
             self._let_go(stream, one)
             raise Slow(f"stream {stream!r}: rows sent before wait for a query that is slow; none of these were taken") from None
-        task = asyncio.create_task(self._send(one, stream, body, read, end))
+        return one
+
+    async def _waited(self, task: asyncio.Task[int], seconds: float) -> tuple[bool, asyncio.Task[int]]:
+        """Is it done within that time? It goes on in any case, also if the client has gone."""
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
-        done, _ = await asyncio.wait([task], timeout=self.sent_s)
-        if not done:
-            raise Slow(f"stream {stream!r}: these rows were taken, and wait for a query that is slow; do not send them again")
-        return task.result()
+        done, _ = await asyncio.wait([task], timeout=seconds)
+        return bool(done), task
 
     async def settle(self) -> None:
         """Once all rows that were taken are sent, or cannot be."""
@@ -322,11 +345,12 @@ def make_app(gateway: Gateway, tokens: Tokens) -> FastAPI:
 
     @app.post("/records")
     async def records(stream: str, request: Request, end: bool = False) -> dict[str, Any]:
-        return {"rows": await gateway.publish(stream, await request.body(), _rows, end)}
+        read = reader_of(request.headers.get("content-type", ""))
+        return {"rows": await gateway.publish(stream, await request.body(), read, end, request.headers.get("idempotency-key"))}
 
     @app.post("/advance")
     async def advance(stream: str, request: Request) -> dict[str, Any]:
-        return {"rows": await gateway.publish(stream, await request.body(), _promise)}
+        return {"rows": await gateway.publish(stream, await request.body(), promise)}
 
     @app.get("/preview")
     @app.get("/answers")
@@ -339,34 +363,6 @@ def make_app(gateway: Gateway, tokens: Tokens) -> FastAPI:
         return Response(status_code=204) if reader is None else EventResponse(reader, timeout)
 
     return app
-
-
-def _rows(body: bytes) -> Saying:
-    """Raises ProtocolError: they are no JSON."""
-    rows = _read(body, "the rows")
-    if not isinstance(rows, list):
-        raise DataError(f"expected a list of objects, one for each row, got {type(rows).__name__}")
-    return lambda publisher: publisher.send(taken(rows, publisher.stream)) if rows else 0
-
-
-def _promise(body: bytes) -> Saying:
-    """That no older row will come."""
-    document = _read(body, "the time")
-    if not isinstance(document, dict) or document.keys() != {"to"}:
-        raise DataError(f'expected {{"to": a time}}, got {document!r}')
-
-    def say(publisher: Publisher) -> int:
-        publisher.advance(document["to"])
-        return 0
-
-    return say
-
-
-def _read(body: bytes, what: str) -> Any:
-    try:
-        return read_json(body)
-    except ValueError as error:
-        raise ProtocolError(f"{what} cannot be read: {error}") from None
 
 
 def _refusal(status: int, detail: str) -> JSONResponse:

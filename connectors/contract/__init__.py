@@ -6,7 +6,7 @@ A `RecordSource` has partitions, each read by a `RecordReader`; an `AnswerSink` 
 
 from connectors.contract.connector import Connector
 from connectors.contract.errors import ConnectorError
-from connectors.contract.formats import Decoded, ValueFormat
+from connectors.contract.formats import Decoded, FileFormat, RowsFile, ValueFormat
 from connectors.contract.options import ConnectorOptions, Secret, library
 from connectors.contract.sink import AnswerSink, AnswerWriter, Fenced
 from connectors.contract.source import Place, Polled, RecordReader, RecordSource
@@ -19,10 +19,12 @@ __all__ = [
     "ConnectorOptions",
     "Decoded",
     "Fenced",
+    "FileFormat",
     "Place",
     "Polled",
     "RecordReader",
     "RecordSource",
+    "RowsFile",
     "Secret",
     "ValueFormat",
     "library",

@@ -16,6 +16,7 @@ class Connector:
 
     Args:
         formats: does the document name a format for its values? Else it gives and takes rows, as a database does.
+        many: may a value have many rows? Not where records are numbered, or each goes its own way.
     """
 
     source_options: type[ConnectorOptions] | None = None
@@ -23,3 +24,4 @@ class Connector:
     sink_options: type[ConnectorOptions] | None = None
     sink: Callable[..., AnswerSink] | None = None
     formats: bool = True
+    many: bool = False

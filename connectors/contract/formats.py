@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from io import BytesIO
+from typing import BinaryIO, ClassVar, Self
 
 import pyarrow as pa
 
@@ -14,18 +15,39 @@ from connectors.contract.options import ConnectorOptions
 
 @dataclass(slots=True)
 class Decoded:
-    """Of values what rows they are: `runs`, each the index of its first value and a row for each value from there on. What is no row is in
-    `bad`, with the reason."""
+    """Of values what rows they are: `runs`, each the index of its first value and a row for each value from there on; of a format with
+    `many` all rows of that one value. What is no row is in `bad`, with the reason."""
 
     runs: list[tuple[int, pa.RecordBatch]] = field(default_factory=list)
     bad: list[tuple[int, str]] = field(default_factory=list)
 
 
+class RowsFile(ABC):
+    """A file that is being written. It closes nothing that it was given."""
+
+    @abstractmethod
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Takes them over."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """All of it is written, and it is whole."""
+
+
 class ValueFormat(ConnectorOptions):
-    """A format, with its options as fields. A value is one record."""
+    """A format, with its options as fields. A value is one record, or has `many`."""
 
     suffix: ClassVar[str]
     """Of a file's name."""
+
+    media: ClassVar[str] = "application/octet-stream"
+    """The type of a file, as HTTP has it."""
+
+    text: ClassVar[bool] = False
+    """Is a value a text in UTF-8?"""
+
+    many: ClassVar[bool] = False
+    """Has a value any number of rows? Then `encode` gives one value."""
 
     def check(self, schema: pa.Schema) -> None:
         """Raises ValueError: it cannot hold rows of that schema."""
@@ -51,3 +73,41 @@ class ValueFormat(ConnectorOptions):
     def ends(self, line: bytes) -> bool:
         """Is a value complete that goes on to the end of this line? Else it has a line's end in it."""
         return True
+
+    def rows_file(self, file: BinaryIO, schema: pa.Schema) -> RowsFile:
+        """Writes a file."""
+        return _Lines(self, file, schema)
+
+    def file_of(self, rows: pa.RecordBatch) -> bytes:
+        """A whole file with these rows."""
+        file = BytesIO()
+        made = self.rows_file(file, rows.schema)
+        made.write(rows)
+        made.finish()
+        return file.getvalue()
+
+
+class FileFormat(ValueFormat):
+    """A format whose files are no lines."""
+
+    @abstractmethod
+    def batches(self, file: BinaryIO) -> Iterator[pa.RecordBatch]:
+        """All that is in a file, in pieces. Raises pa.ArrowException, ValueError, OSError: it cannot be read."""
+
+    @abstractmethod
+    def rows_file(self, file: BinaryIO, schema: pa.Schema) -> RowsFile:
+        """Writes a file."""
+
+
+class _Lines(RowsFile):
+    """A value a line."""
+
+    def __init__(self, format: ValueFormat, file: BinaryIO, schema: pa.Schema) -> None:
+        self.format, self.file = format, file
+        file.write(format.head(schema))
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self.file.write(b"\n".join((*self.format.encode(rows), b"")))
+
+    def finish(self) -> None:
+        """Each line has its end."""

@@ -26,7 +26,8 @@ class Polled:
         behind: how many records are known to follow; None: that cannot be known.
         ended: nothing more will ever come of this partition.
         format: in which the values are, if it is not quite the document's: of a file that begins with the names of its columns.
-        called: what to call the value of an index in a dead letter; None: `partition@number`.
+        wrong: why the one value in `values`, which may be the beginning of it, is no record.
+        called: what to call the value, or the row, of an index in a dead letter; None: `partition@number`.
     """
 
     place: Place
@@ -36,6 +37,7 @@ class Polled:
     behind: int | None = None
     ended: bool = False
     format: ValueFormat | None = None
+    wrong: str | None = None
     called: Callable[[int], str] | None = None
 
     def __len__(self) -> int:

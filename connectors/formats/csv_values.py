@@ -25,6 +25,8 @@ class CsvFormat(ValueFormat):
     """Fields between separators, a record a line in files."""
 
     suffix: ClassVar[str] = ".csv"
+    media: ClassVar[str] = "text/csv"
+    text: ClassVar[bool] = True
     separator: Annotated[str, Field(min_length=1, max_length=1, pattern=r"[^\"\r\n]", description="Between fields.")] = ","
     header: Annotated[bool, Field(description="The first line of a file names the columns.")] = False
     columns: Annotated[tuple[str, ...] | None, Field(description="The columns of the fields; default: those of the stream.")] = None

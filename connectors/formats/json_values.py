@@ -28,6 +28,8 @@ class JsonFormat(ValueFormat):
     """JSON objects, a line each in files."""
 
     suffix: ClassVar[str] = ".jsonl"
+    media: ClassVar[str] = "application/x-ndjson"
+    text: ClassVar[bool] = True
 
     def decode(self, values: Sequence[bytes], schema: pa.Schema) -> Decoded:
         return read_apart(values, partial(_many, schema), partial(_one, schema))

@@ -16,6 +16,7 @@ class RawFormat(ValueFormat):
     """The bytes themselves; in files a line."""
 
     suffix: ClassVar[str] = ".txt"
+    media: ClassVar[str] = "text/plain"
 
     def check(self, schema: pa.Schema) -> None:
         if len(schema) != 1 or not (pa.types.is_string(schema.field(0).type) or pa.types.is_binary(schema.field(0).type)):

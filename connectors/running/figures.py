@@ -30,9 +30,9 @@ class ConnectorFigures:
         self.rows += rows
         self.last_row = time.time()
 
-    def letter(self, place: str, reason: str, value: bytes) -> None:
-        """A record that is no row of the stream."""
-        self.dead_letters += 1
+    def letter(self, place: str, reason: str, value: bytes, rows: int = 1) -> None:
+        """A record that is no row of the stream; or so many from there on, for one reason."""
+        self.dead_letters += rows
         self.letters.append({"place": place, "reason": reason[:500], "value": value[:VALUE_CHARS].decode(errors="replace")})
 
     def to_json(self) -> dict[str, Any]:

@@ -6,9 +6,10 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import TypeVar
 
 from cep.errors import CepError
-from connectors.contract import ConnectorError, Fenced
+from connectors.contract import ConnectorError, Fenced, ValueFormat
 from connectors.documents import Described
 from connectors.running.figures import ConnectorFigures
 from connectors.running.notes import Notes
@@ -19,6 +20,7 @@ from driver.cluster import Cluster
 LOG = logging.getLogger(__name__)
 STOP_S = 10.0
 AGAIN_S = 0.2
+Made = TypeVar("Made")
 
 
 class ConnectorRun(ABC):
@@ -27,12 +29,22 @@ class ConnectorRun(ABC):
     def __init__(self, described: Described, epoch: int, cluster: Cluster, notes: Notes) -> None:
         self.described, self.epoch, self.cluster, self.notes = described, epoch, cluster, notes
         self.figures, self.secrets = ConnectorFigures(), Secrets()
+        self.format: ValueFormat | None = described.format
         self.stopping = threading.Event()
         self.deleted = self.exiting = False  # it stops for good; with its process
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         self.keep("", self.work)
+
+    def made(self, make: Callable[..., Made] | None) -> Made:
+        """The source or sink, told its secrets. Raises ConnectorError: one leads nowhere."""
+        assert make is not None
+        options = self.secrets.resolved(self.described.options)
+        if self.described.format is None:
+            return make(options)
+        self.format = self.secrets.resolved(self.described.format)
+        return make(options, self.format)
 
     @abstractmethod
     def work(self) -> bool:

@@ -30,12 +30,8 @@ class SinkRun(ConnectorRun):
     recovers = True  # as far as is known the query does
 
     def work(self) -> bool:
-        described = self.described
-        make = described.connector.sink
-        assert make is not None
-        options = self.secrets.resolved(described.options)
-        sink = make(options, described.format) if described.connector.formats else make(options)
-        writer = sink.open(described.name, self.epoch)
+        sink: AnswerSink = self.made(self.described.connector.sink)
+        writer = sink.open(self.described.name, self.epoch)
         try:
             return self._deliver(sink, writer)
         finally:

@@ -6,20 +6,19 @@ The cluster knows how many records of that name it has accepted, whatever has di
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
 import pyarrow as pa
 
 from cep.errors import CepError, DataError
 from connectors.contract import ConnectorError, Place, Polled, RecordReader, RecordSource
-from connectors.contract.formats import Decoded, ValueFormat
+from connectors.contract.formats import ValueFormat
+from connectors.running.numbering import numbered, runs_of
 from connectors.running.run import ConnectorRun
 from driver.streams.publisher import Publisher
 
@@ -36,11 +35,7 @@ class SourceRun(ConnectorRun):
         self.reading: dict[str, PartitionRun] = {}
 
     def work(self) -> bool:
-        described = self.described
-        make = described.connector.source
-        assert make is not None
-        options = self.secrets.resolved(described.options)
-        source = make(options, described.format) if described.connector.formats else make(options)
+        source: RecordSource = self.made(self.described.connector.source)
         reading = self.reading
         while not self.stopping.is_set():
             for partition in source.partitions():
@@ -83,8 +78,8 @@ class PartitionRun:
             return True
         try:
             publisher = self.publisher = self.publisher or run.cluster.publisher(run.described.stream, self.name, keep_open=True)
-            if run.described.format is not None:
-                _check_format(run.described.format, publisher)
+            if run.format is not None:
+                _check_format(run.format, publisher)
             start = self._start(publisher, note)
             reader = self.source.open(self.partition, start.place)
         except CepError:
@@ -162,24 +157,16 @@ class PartitionRun:
     # Sending
 
     def _send(self, publisher: Publisher, polled: Polled) -> None:
-        numbers = _numbers_of(polled, self._number)
-        found = self._decoded(publisher, polled)
-        called = polled.called or (lambda at: f"{self.partition}@{numbers[at]}")
-        for at, reason in found.bad:
-            if numbers[at] >= self._accepted:
-                self._letter(called(at), reason, polled.values[at])
-        for first, rows in found.runs:
-            for begin, behind in runs_of(numbers[first : first + rows.num_rows], self._accepted):
+        given = numbered(polled, self.run.format, publisher.stream.schema.arrow, self._number)
+        called = given.called or (lambda at: f"{self.partition}@{given.numbers[at]}")
+        for at, reason, value in given.bad:
+            if given.numbers[at] >= self._accepted:
+                self._letter(called(at), reason, value)
+        for first, rows in given.runs:
+            for begin, behind in runs_of(given.numbers[first : first + rows.num_rows], self._accepted):
                 at = first + begin
-                self._send_rows(publisher, rows.slice(begin, behind - begin), int(numbers[at]), partial(_behind, called, at))
-        self._number = int(numbers[-1]) + 1
-
-    def _decoded(self, publisher: Publisher, polled: Polled) -> Decoded:
-        if polled.rows is not None:
-            return Decoded([(0, polled.rows)])
-        format_ = polled.format or self.run.described.format
-        assert format_ is not None, "a connector without a format gives rows"
-        return format_.decode(polled.values, publisher.stream.schema.arrow)
+                self._send_rows(publisher, rows.slice(begin, behind - begin), int(given.numbers[at]), partial(_behind, called, at))
+        self._number = int(given.numbers[-1]) + 1 if len(given.numbers) else self._number
 
     def _send_rows(self, publisher: Publisher, rows: pa.RecordBatch, first: int, called: Callable[[int], str]) -> None:
         """All but those that do not fit the stream."""
@@ -189,37 +176,29 @@ class PartitionRun:
                 self._sent(publisher.send(rows, first=first))
                 return
             except DataError as error:
-                if error.row is None:
+                if error.row is None and self.run.format is None:
                     raise ConnectorError(f"{self.partition}: {error}") from None
+                if error.row is None:  # no row of a file fits
+                    self._letter(called(left), str(error), _shown(rows, 0), rows.num_rows)
+                    return
                 if error.row:
                     self._sent(publisher.send(rows.slice(0, error.row), first=first))
-                self._letter(called(left + error.row), str(error), str(rows.slice(error.row, 1).to_pylist()[0]).encode())
+                self._letter(called(left + error.row), str(error), _shown(rows, error.row))
                 left, rows, first = left + error.row + 1, rows.slice(error.row + 1), first + error.row + 1
 
     def _sent(self, rows: int) -> None:
         self.run.figures.took(rows)
 
-    def _letter(self, place: str, reason: str, value: bytes) -> None:
-        self.run.figures.letter(place, self.run.secrets.without(reason), value)
+    def _letter(self, place: str, reason: str, value: bytes, rows: int = 1) -> None:
+        self.run.figures.letter(place, self.run.secrets.without(reason), value, rows)
 
 
-def _numbers_of(polled: Polled, counted: int) -> np.ndarray:
-    given = polled.numbers
-    if given is None:
-        return np.arange(counted, counted + len(polled))
-    return np.arange(given.start, given.stop) if isinstance(given, range) else np.asarray(given)
+def _shown(rows: pa.RecordBatch, row: int) -> bytes:
+    return str(rows.slice(row, 1).to_pylist()[0]).encode()
 
 
 def _behind(called: Callable[[int], str], first: int, row: int) -> str:
     return called(first + row)
-
-
-def runs_of(numbers: Sequence[int] | np.ndarray, least: int) -> Iterator[tuple[int, int]]:
-    """The pieces, begin and end, of rising numbers from `least` on in which none is missing."""
-    found = np.asarray(numbers)
-    begin = int(np.searchsorted(found, least))
-    cuts = [begin, *(np.flatnonzero(np.diff(found[begin:]) != 1) + begin + 1).tolist(), len(found)]
-    return ((first, behind) for first, behind in pairwise(cuts) if first < behind)
 
 
 def _check_format(format_: ValueFormat, publisher: Publisher) -> None:

@@ -1,6 +1,6 @@
 """HTTP: answers are posted to an address (a webhook), and an address is asked now and then (poll).
 
-Out, a request has up to `rows_max` rows as a JSON list, or in the document's format a row a line, and the header `Idempotency-Key`, by
+Out, a request has up to `rows_max` rows, as a file of the document's format has them, and the header `Idempotency-Key`, by
 which the other side knows what has come twice. In, whatever the answer holds is taken; nothing says what was taken before, so rows come
 again where the other side gives them again.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from io import BytesIO
 from typing import Annotated, Any
 
 import httpx
@@ -28,6 +30,7 @@ from connectors.contract import (
     RecordSource,
     ValueFormat,
 )
+from connectors.formats.files import OpenFile, opened
 
 ANSWER_BYTES_MAX = 16 << 20
 Url = Annotated[str, Field(pattern="^https?://", description="The address.")]
@@ -83,26 +86,27 @@ class HttpSource(RecordSource):
 
 
 class HttpReader(RecordReader):
-    """A value is a line of the answer. The same answer again, by its `ETag`, is not taken again."""
+    """The answer is read as a file. The same answer again, by its `ETag`, is not taken again."""
 
     def __init__(self, options: HttpIn, format: ValueFormat) -> None:
-        self.options, self.format, self.own = options, format, format
+        self.options, self.format = options, format
         self.client = httpx.Client(headers=options.headers, timeout=options.timeout_s, follow_redirects=True)
         self.waiting, self.tag = threading.Event(), ""
         self.left_s = 0.0  # until it is asked again
-        self.values: list[bytes] = []
+        self.answer: OpenFile | None = None
 
     def poll(self, rows_max: int, timeout_s: float) -> Polled:
-        if not self.values:
+        found = None if self.answer is None else self.answer.take(rows_max)
+        if found is None:
             if self.left_s > timeout_s:
                 self.waiting.wait(timeout_s)
                 self.left_s -= timeout_s
                 return Polled(None)
             self.waiting.wait(self.left_s)
             self.left_s = self.options.every_s
-            self._ask()
-        taken, self.values = self.values[:rows_max], self.values[rows_max:]
-        return Polled(None, taken, format=self.own)
+            self.answer = self._ask()
+            found = None if self.answer is None else self.answer.take(rows_max)
+        return Polled(None) if found is None else replace(found, place=None)
 
     def committed(self, place: Place) -> None:
         """The other side is not told."""
@@ -110,19 +114,17 @@ class HttpReader(RecordReader):
     def close(self) -> None:
         self.client.close()
 
-    def _ask(self) -> None:
+    def _ask(self) -> OpenFile | None:
+        """None: nothing is new."""
         with _failing(self.options.url):
             answer = self.client.get(self.options.url, headers={"If-None-Match": self.tag} if self.tag else {})
         if answer.status_code == httpx.codes.NOT_MODIFIED:
-            return
+            return None
         _checked(answer, self.options.url)
         if len(answer.content) > ANSWER_BYTES_MAX:
             raise ConnectorError(f"{self.options.url}: an answer of {len(answer.content):,} bytes; expected at most {ANSWER_BYTES_MAX:,}")
         self.tag = answer.headers.get("etag", "")
-        self.values = [line for line in answer.content.split(b"\n") if line.strip()]
-        begun = self.format.begun(self.values[0]) if self.values else None
-        self.own = begun or self.format
-        self.values = self.values[1:] if begun else self.values
+        return opened(self.format, BytesIO(answer.content), self.options.url)
 
 
 class HttpSink(AnswerSink):
@@ -142,7 +144,7 @@ class HttpWriter(AnswerWriter):
 
     def __init__(self, options: HttpOut, format: ValueFormat, name: str, epoch: int) -> None:
         self.options, self.format = options, format
-        self.about = {"Content-Type": "application/x-ndjson" if format.suffix == ".jsonl" else "text/plain", "X-Connector": name}
+        self.about = {"Content-Type": format.media, "X-Connector": name}
         self.about["X-Connector-Epoch"] = str(epoch)
         self.client = httpx.Client(headers=options.headers, timeout=options.timeout_s)
         self.waiting: list[tuple[str, bytes]] = []
@@ -150,8 +152,7 @@ class HttpWriter(AnswerWriter):
     def write(self, rows: pa.RecordBatch, origin: str) -> None:
         for first in range(0, rows.num_rows, self.options.rows_max):
             part = rows.slice(first, self.options.rows_max)
-            body = self.format.head(rows.schema) + b"".join(value + b"\n" for value in self.format.encode(part))
-            self.waiting.append((f"{origin}-{first}", body))
+            self.waiting.append((f"{origin}-{first}", self.format.file_of(part)))
 
     def commit(self, token: str) -> None:
         for key, body in self.waiting:
@@ -170,4 +171,4 @@ class HttpWriter(AnswerWriter):
         return self.client.post(self.options.url, content=body, headers=headers)
 
 
-HTTP = Connector(HttpIn, HttpSource, HttpOut, HttpSink)
+HTTP = Connector(HttpIn, HttpSource, HttpOut, HttpSink, many=True)

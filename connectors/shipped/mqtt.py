@@ -209,4 +209,4 @@ class MqttWriter(AnswerWriter):
         self.waiting.clear()
 
 
-MQTT = Connector(MqttIn, MqttSource, MqttOut, MqttSink)
+MQTT = Connector(MqttIn, MqttSource, MqttOut, MqttSink, many=True)

@@ -135,4 +135,4 @@ class ZeromqWriter(AnswerWriter):
         self.socket.close()
 
 
-ZEROMQ = Connector(ZeromqIn, ZeromqSource, ZeromqOut, ZeromqSink)
+ZEROMQ = Connector(ZeromqIn, ZeromqSource, ZeromqOut, ZeromqSink, many=True)

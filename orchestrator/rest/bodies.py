@@ -14,7 +14,7 @@ from cep.errors import ProtocolError, Unauthorized
 from cep.service.access import Access
 from cep.service.documents import DOCUMENT_BYTES_MAX, LIST_BYTES_MAX, YAML_BYTES_MAX, read_json, read_yaml
 from orchestrator.rest import problems
-from orchestrator.rest.guard import SCOPE, SQL_TYPES, YAML_TYPES, media_type
+from orchestrator.rest.guard import ROW_TYPES, SCOPE, SQL_TYPES, YAML_TYPES, media_type
 from orchestrator.rest.roles import Need, needed
 from orchestrator.service import NotLeading
 
@@ -47,14 +47,17 @@ async def document(request: Request) -> Any:
         raise ProtocolError(f"the document cannot be read: {error}") from None
 
 
-def json_only(request: Request) -> None:
-    """Raises HTTPException: the body is YAML, and not a document of a query or a stream; or SQL."""
-    _no_sql(request)
+def json_only(request: Request, rows: bool = False) -> None:
+    """Raises HTTPException: the body is YAML, and not a document of a query or a stream; or SQL; or `rows` of another kind than JSON, where
+    none are expected."""
+    _no_sql(request, rows)
     if media_type(request.headers) in YAML_TYPES:
         raise HTTPException(415, "expected 'Content-Type: application/json'; only documents of queries and streams may be YAML")
 
 
-def _no_sql(request: Request) -> None:
+def _no_sql(request: Request, rows: bool = False) -> None:
+    if not rows and media_type(request.headers) in ROW_TYPES:
+        raise HTTPException(415, "expected 'Content-Type: application/json'; lines of JSON and Arrow go to POST /streams/NAME/records")
     if media_type(request.headers) in SQL_TYPES:
         raise HTTPException(
             415, "expected a document, 'Content-Type: application/json'; a text of SQL goes to POST /queries and POST /explain"

@@ -6,7 +6,7 @@ The orchestrator holds no publisher and no subscription itself: its death would 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import httpx
@@ -29,14 +29,20 @@ class GatewayProxy:
         self._client = None if transport is None else httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=_PATIENCE_S)
 
     async def ask(
-        self, method: str, path: str, parameters: dict[str, Any], body: bytes | None = None, shown: str | None = None
+        self,
+        method: str,
+        path: str,
+        parameters: dict[str, Any],
+        body: bytes | None = None,
+        shown: str | None = None,
+        headers: Mapping[str, str | None] | None = None,
     ) -> tuple[int, bytes]:
         """Status and answer, both JSON; a problem has `error` and `detail`. `shown`: what the client has as `Authorization`.
 
         Raises ClusterError: there is no gateway, or it is silent.
         """
-        headers = {} if shown is None else {"Authorization": shown}
-        response = await self._sent(method, path, False, params=parameters, content=body, headers=headers)
+        told = {name: value for name, value in {"Authorization": shown, **(headers or {})}.items() if value is not None}
+        response = await self._sent(method, path, False, params=parameters, content=body, headers=told)
         return response.status_code, response.content
 
     async def open(self, path: str, parameters: dict[str, Any], headers: dict[str, str]) -> httpx.Response:

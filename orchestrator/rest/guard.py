@@ -29,6 +29,7 @@ from orchestrator.rest.roles import OPEN
 JSON_TYPES = ("application/json",)
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 PAGE = "/docs"
+ROW_TYPES = ("application/x-ndjson", "application/vnd.apache.arrow.stream")
 SQL_TYPES = ("text/sql", "application/sql")
 _LOCAL = "localhost"
 
@@ -138,7 +139,7 @@ def _wrong_type(headers: Mapping[str, str]) -> str | None:
     if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
         return None
     given = media_type(headers)
-    if given in JSON_TYPES + YAML_TYPES + SQL_TYPES:
+    if given in JSON_TYPES + YAML_TYPES + SQL_TYPES + ROW_TYPES:
         return None
     return f"expected a body with 'Content-Type: application/json', or application/yaml, of a query also text/sql; got {given or 'none'!r}"
 

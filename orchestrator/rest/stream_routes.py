@@ -133,18 +133,31 @@ _ROWS_BODY = {
     "requestBody": {
         "required": True,
         "description": "Rows. Timestamps are ISO 8601, as answers have them, or integers of the declared unit; bytes are hexadecimal.",
-        "content": {"application/json": {"schema": {"type": "array", "items": {"type": "object"}}}},
+        "content": {
+            "application/json": {"schema": {"type": "array", "items": {"type": "object"}}},
+            "application/x-ndjson": {"schema": {"type": "string", "description": "An object a line."}},
+            "application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}},
+        },
     }
 }
 
 
 @router.post("/streams/{name}/records", status_code=202, response_model=models.RowsTaken, openapi_extra=_ROWS_BODY)
-async def publish(name: str, request: Request, api: InjectedApi, end: bool = False) -> Any:
+async def publish(
+    name: str,
+    request: Request,
+    api: InjectedApi,
+    end: bool = False,
+    idempotency_key: Annotated[
+        str | None,
+        Header(min_length=1, max_length=200, description="Rows that were published under it are not published again, for an hour."),
+    ] = None,
+) -> Any:
     """Publishes records, for small clients; `end` closes REST's publisher after them."""
-    json_only(request)
-    return passed_on(
-        202, *await api.gateway.ask("POST", "/records", {"stream": name, "end": end}, await request.body(), shown_token(request))
-    )
+    json_only(request, rows=True)
+    told = {"Content-Type": request.headers.get("content-type"), "Idempotency-Key": idempotency_key}
+    asked = {"stream": name, "end": end}
+    return passed_on(202, *await api.gateway.ask("POST", "/records", asked, await request.body(), shown_token(request), told))
 
 
 @router.post("/streams/{name}/advance", status_code=202, response_model=models.RowsTaken)

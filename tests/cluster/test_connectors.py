@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from driver import TIME, LocalCluster, Query, count, stream, sum_, window_start
+from driver import TIME, LocalCluster, Query, col, count, stream, sum_, window_start
 from driver.cli import app
 from tests.support.one_cluster import lives
+from tests.support.paths import ROOT
 from tests.support.postgres import INITDB, PostgresServer, postgres
-from tests.support.waiting import until
+from tests.support.waiting import HANG_S, until
 
 FILES, ROWS, KEYS = 8, 1000, 7
 BAD = (2, 5)  # a line of a file that is no row
@@ -83,7 +87,7 @@ def expected() -> list[tuple[str, int, int, int]]:
     return [(f"1970-01-01T00:{w * 2 // 60:02d}:{w * 2 % 60:02d}+00:00", k, len(ns), sum(ns)) for (w, k), ns in sums.items()]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
     with postgres() as made:
         yield made
@@ -130,16 +134,50 @@ def test_each_answer_is_there_once_whatever_is_killed(cluster: LocalCluster, ser
     assert 'cep_connector_dead_letters_total{connector="in"} 0' in cluster.metrics()
 
 
+@pytest.mark.skipif(not INITDB, reason="needs PostgreSQL")
+def test_a_table_to_look_up_in(cluster: LocalCluster, server: PostgresServer) -> None:
+    """The example of docs/connectors.md: an order has the rate of its time, whenever the table changes."""
+    page = (ROOT / "docs/connectors.md").read_text()
+    (sql,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    admin = server.connect()
+    admin.execute(sql)
+    admin.execute("INSERT INTO rates VALUES ('EUR', 2), ('USD', 3)")
+    there: dict[str, Any] = {"cluster": cluster, "stream": stream, "Query": Query, "col": col, "conninfo": server.conninfo}
+    exec(code, there)
+    with there["running"].subscribe("prices") as reader, cluster.publisher("orders") as orders:
+
+        def price(currency: str) -> float | None:
+            orders.send([{"currency": currency, "amount": 10.0}])
+            found: float | None = reader.next_batch(timeout=HANG_S).column("price")[0].as_py()
+            return found
+
+        until(lambda: [price("EUR"), price("USD")] == [20.0, 30.0])
+        admin.execute("UPDATE rates SET rate = 4 WHERE currency = 'EUR'")
+        admin.execute("INSERT INTO rates VALUES ('GBP', 5)")
+        until(lambda: [price("EUR"), price("USD"), price("GBP")] == [40.0, 30.0, 50.0])
+    admin.close()
+    there["running"].stop()
+
+
 def test_a_source_that_ends_ends_its_stream_and_a_sink_waits_for_the_next(cluster: LocalCluster, tmp_path: Path) -> None:
     (inside := tmp_path / "in").mkdir()
-    put(inside, 0, [record(i) for i in range(100)])
+    pq.write_table(pa.Table.from_pylist([{**record(i), "t": str(i)} for i in range(7)]), inside / "0")
+    pq.write_table(pa.Table.from_pylist([{**record(i), "more": []} for i in range(50)]), inside / "1")
+    (inside / "2").write_text("nonsense")
+    pq.write_table(pa.Table.from_pylist([record(i) for i in range(50, 100)]), inside / "3")
     cluster.connect(
         {"name": "out", "stream": "end.out", "to": {"connector": "files", "path": str(tmp_path), "format": "csv", "roll_s": 0.1}}
     )
     until(lambda: state(cluster, "out")["state"] == "waiting" and state(cluster, "out")["error"])
     running = cluster.deploy(query("end"))
-    cluster.connect({"name": "in", "stream": "end.in", "from": {"connector": "files", "path": str(inside), "follow": False}})
+    parquet = {"connector": "files", "path": str(inside), "follow": False, "format": "parquet"}
+    cluster.connect({"name": "in", "stream": "end.in", "from": parquet})
     running.wait()
+    until(lambda: state(cluster, "in")["dead_letters"] == 8)
+    letters = [(each["place"], each["reason"]) for each in cluster.rest.get("/connectors/in/dead-letters")]
+    assert [place for place, _ in letters] == [f"{inside}/0@1", f"{inside}/2@1"]
+    assert "field t: timestamp" in letters[0][1] and "the file cannot be read" in letters[1][1]
     until(lambda: state(cluster, "in")["state"] == "ended" and list(tmp_path.glob("out-*.csv")))
     assert lines_in(tmp_path) == KEYS
     running.delete()

@@ -1,6 +1,6 @@
 """The data doors of REST, over a real cluster: a client with nothing but HTTP publishes and reads.
 
-Tests `gateway.py`, `orchestrator/rest/gateway_proxy.py`.
+Tests `gateway.py`, `gateway_rows.py`, `gateway_keys.py`, `orchestrator/rest/gateway_proxy.py`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from io import BytesIO
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from driver import TIME, LocalCluster, Query, col, count, stream
-from driver.gateway import Gateway, _rows
+from driver.gateway import Gateway
 from driver.gateway_events import Slow
+from driver.gateway_keys import KeptKeys
+from driver.gateway_rows import ARROW, NDJSON, json_list
 from tests.support.paths import ROOT
 from tests.support.waiting import until
 
@@ -116,6 +120,59 @@ def test_a_stream_that_no_query_puts_out_has_an_end_that_is_said(cluster: LocalC
     assert (answer.status_code, answer.json()["error"]) == (409, "QueryStopped")
 
 
+def test_rows_under_a_key_are_published_once(cluster: LocalCluster, client: httpx.Client) -> None:
+    """However they are written; other rows under it are refused, and what failed is forgotten."""
+    source = stream("once", x="int64", s="string")
+    running = cluster.deploy(Query("once").source(source).filter("all", col("x") >= 0).output("once_out"))
+
+    def post(key: str | None, content: bytes, kind: str = "application/json", **parameters: str) -> httpx.Response:
+        headers = {"content-type": kind} if key is None else {"content-type": kind, "idempotency-key": key}
+        return client.post("/streams/once/records", content=content, headers=headers, params=parameters)
+
+    lines = b'{"x": 1, "s": "a"}\n\n{"x": 2, "s": "\xc3\xa9"}\n'
+    table, written = pa.table({"x": [3, 4, 5], "s": ["a", "b", "c"]}), BytesIO()
+    with pa.ipc.new_stream(written, table.schema) as writer:
+        writer.write_table(table)
+    arrow = written.getvalue()
+    with running.subscribe("once_out") as reader:
+        for _ in range(3):
+            assert (answer := post("a", lines, NDJSON)).status_code == 202 and answer.json() == {"rows": 2}, answer.text
+            assert post("b", arrow, ARROW).json() == {"rows": 3}
+            assert post("c", b'[{"x": "no", "s": ""}]').status_code == 422
+        assert post("c", b'[{"x": 6, "s": ""}]').json() == {"rows": 1}
+        assert post("c", b'[{"x": 7, "s": ""}]').json()["detail"].startswith("Idempotency-Key 'c': other rows were sent under it")
+        assert post("a", b'[{"x": 7, "s": ""}]').status_code == 422 and post("", b"[]").status_code == 422
+        assert post(None, b'{"x": 1}\n{"x": 1} {"x": 1}', NDJSON).status_code == 400
+        assert post(None, b'{"x": 1}\n[1]', NDJSON).json()["detail"].startswith("line 2: expected an object")
+        assert post(None, arrow[:-20], ARROW).status_code == 400
+        assert post("d", b"[]", end="true").json() == {"rows": 0}
+        assert sorted(row["x"] for batch in reader for row in batch.to_pylist()) == [1, 2, 3, 4, 5, 6]
+    refused = client.post("/streams", content=lines, headers={"content-type": NDJSON})
+    assert refused.status_code in (404, 405, 415)
+    assert client.put("/streams/once", content=lines, headers={"content-type": NDJSON}).status_code == 415
+
+
+@pytest.mark.anyio
+async def test_a_key_that_is_being_sent_is_waited_for_and_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, go, sent = KeptKeys(), asyncio.Event(), list[str]()
+
+    async def send() -> int:
+        sent.append("rows")
+        await go.wait()
+        return 7
+
+    first = keys.sending("s", "k", b"rows", send)
+    assert keys.sending("s", "k", b"rows", send) is first and keys.sending("other", "k", b"rows", send) is not first
+    go.set()
+    assert [await first, await keys.sending("s", "k", b"rows", send), len(sent)] == [7, 7, 2]
+    monkeypatch.setattr("driver.gateway_keys.KEYS_MAX", 2)
+    await keys.sending("s", "new", b"rows", send)
+    assert await keys.sending("s", "k", b"rows", send) == 7 and len(sent) == 4
+    monkeypatch.setattr("driver.gateway_keys.KEPT_S", 0.0)
+    await asyncio.sleep(0)
+    assert await keys.sending("s", "k", b"rows", send) == 7 and len(sent) == 5
+
+
 @pytest.mark.anyio
 async def test_a_slow_query_holds_up_its_publishers_and_no_other(cluster: LocalCluster) -> None:
     """They are told whether their rows were taken."""
@@ -127,11 +184,11 @@ async def test_a_slow_query_holds_up_its_publishers_and_no_other(cluster: LocalC
         told: list[str] = []
         while not told or "none of these were taken" not in told[-1]:
             try:
-                await gateway.publish("held", rows, _rows)
+                await gateway.publish("held", rows, json_list)
             except Slow as error:
                 told.append(str(error))
         assert "these rows were taken" in told[-2]
-        free = [gateway.publish("free", b'[{"x": 1}]', _rows, end=True) for _ in range(3)]
+        free = [gateway.publish("free", b'[{"x": 1}]', json_list, end=True) for _ in range(3)]
         assert await asyncio.gather(*free) == [1, 1, 1] and "free" not in gateway.publishing
         assert slow.next_batch(timeout=60)
         running.stop()

@@ -1,4 +1,7 @@
-"""Files in a folder and out of one: the suites, and what is theirs alone."""
+"""Files in a folder and out of one: the suites, and what is theirs alone.
+
+Tests `files.py`, `files_out.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,15 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.dataset
 import pytest
 
 from connectors.conformance import SinkBench, SinkSuite, SourceBench, SourceSuite
-from connectors.contract import ConnectorError
+from connectors.contract import ConnectorError, FileFormat, Polled
+from connectors.formats.known import FORMATS
 from connectors.shipped.files import FilesIn, FilesReader
+from connectors.shipped.files_out import FilesWriter
 
 
 class FilesSourceBench(SourceBench):
@@ -49,6 +56,55 @@ class TestFilesSink(SinkSuite):
     @pytest.fixture
     def bench(self, tmp_path: Path) -> SinkBench:
         return FilesSinkBench(tmp_path)
+
+
+TABLES = ("arrow", "parquet", "avro")
+
+
+class TableSourceBench(FilesSourceBench):
+    """The records stand in files of another format, each a row; one that is no object is a NULL."""
+
+    def __init__(self, folder: Path, format_: str) -> None:
+        super().__init__(folder)
+        self.end["format"] = format_
+        self.format = FORMATS[format_]()
+
+    def feed(self, values: Sequence[bytes]) -> None:
+        rows = [json.loads(value) if value.startswith(b"{") else {"number": None, "text": value.decode()} for value in values]
+        (self.folder / f"{self.files:04d}").write_bytes(self.format.file_of(pa.RecordBatch.from_pylist(rows, SinkBench.SCHEMA)))
+        self.files += 1
+
+    def value_of(self, polled: Polled, index: int) -> bytes:
+        assert polled.rows is not None
+        (row,) = polled.rows.slice(index, 1).to_pylist()
+        return row["text"].encode() if row["number"] is None else json.dumps(row, ensure_ascii=False).encode()
+
+
+class TableSinkBench(FilesSinkBench):
+    def __init__(self, folder: Path, format_: str) -> None:
+        super().__init__(folder)
+        self.end["format"] = format_
+        self.format = FORMATS[format_]()
+
+    def seen(self) -> list[int]:
+        found = []
+        for path in sorted(self.folder.glob(f"*{self.format.suffix}")):
+            assert isinstance(self.format, FileFormat)
+            with path.open("rb") as file:
+                found += [number for batch in self.format.batches(file) for number in batch.column("number").to_pylist()]
+        return found
+
+
+class TestTableSource(SourceSuite):
+    @pytest.fixture(params=TABLES)
+    def bench(self, request: pytest.FixtureRequest, tmp_path: Path) -> SourceBench:
+        return TableSourceBench(tmp_path, request.param)
+
+
+class TestTableSink(SinkSuite):
+    @pytest.fixture(params=TABLES)
+    def bench(self, request: pytest.FixtureRequest, tmp_path: Path) -> SinkBench:
+        return TableSinkBench(tmp_path, request.param)
 
 
 def read(bench: FilesSourceBench, place: object = None, **options: object) -> list[tuple[str, bytes]]:
@@ -109,3 +165,49 @@ def test_a_manifest_that_makes_no_sense_is_said(tmp_path: Path) -> None:
     (tmp_path / ".bench.manifest").write_text("{")
     with pytest.raises(ConnectorError, match=r"makes no sense, so it is not known what was written"):
         FilesSinkBench(tmp_path).sink().open("bench", 1)
+
+
+DAYS = pa.schema([("day", pa.string()), ("shop", pa.int64()), ("number", pa.int64())])
+
+
+def days(first: int, behind: int) -> pa.RecordBatch:
+    rows = [{"day": None if i % 5 == 4 else f"2024-05-01 12:0{i % 5}", "shop": i % 2, "number": i} for i in range(first, behind)]
+    return pa.RecordBatch.from_pylist(rows, DAYS)
+
+
+@pytest.mark.parametrize("format_", ["json", "parquet"])
+def test_folders_are_named_by_columns(format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where more are written to than there are files open, and if the writer dies just behind the commit."""
+    monkeypatch.setattr("connectors.shipped.files_out.OPEN_MAX", 3)
+    bench = FilesSinkBench(tmp_path)
+    bench.end |= {"partition": ["day", "shop"], "format": format_}
+    first = bench.sink().open("bench", 1)
+    first.write(days(0, 40), "q.0")
+    first.commit("40")
+    first.write(days(40, 50), "q.1")
+    first.write(days(50, 60), "q.2")
+    first.abort()
+    first.write(days(40, 60), "q.1")
+    assert isinstance(first, FilesWriter)
+    monkeypatch.setattr(first, "_finish", lambda manifest: None)  # here it is killed
+    first.commit("60")
+    second = bench.sink().open("bench", 2)
+    assert second.token() == "60" and not list(tmp_path.rglob("*.part"))
+    second.write(days(60, 61), "q.3")
+    second.commit("61")
+    second.close()
+    read = pyarrow.dataset.dataset(tmp_path, format=format_, partitioning="hive", exclude_invalid_files=False).to_table()
+    rows = sorted(read.to_pylist(), key=lambda row: row["number"])
+    assert rows == [{"number": row["number"], "day": row["day"], "shop": row["shop"]} for row in days(0, 61).to_pylist()]
+    names = sorted({str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("bench-*")})
+    assert names[0] == "day=2024-05-01 12%3A00/shop=0" and names[-1] == "day=__HIVE_DEFAULT_PARTITION__/shop=1" and len(names) == 10
+
+
+def test_what_cannot_name_folders_is_said(tmp_path: Path) -> None:
+    bench = FilesSinkBench(tmp_path)
+    for partition, said in (["dya"], "the stream has no column 'dya'"), (["day", "shop", "number"], "no column is left"):
+        bench.end["partition"] = partition
+        writer = bench.sink().open("bench", 1)
+        with pytest.raises(ConnectorError, match=said):
+            writer.write(days(0, 1), "q.0")
+        writer.close()
