@@ -113,7 +113,8 @@ class Compiler:
 
 
 def _map(operator: Map, frame: Frame) -> Frame:
-    return frame.of(_sound(frame, (expr for _, expr in operator.fields)).select(*_computed(operator.fields, frame), *frame.hidden))
+    made = _computed(operator.over(frame.schema.names), frame)
+    return frame.of(_sound(frame, (expr for _, expr in operator.fields)).select(*made, *frame.hidden))
 
 
 def _computed(fields: Fields, frame: Frame) -> list[Column]:

@@ -74,7 +74,13 @@ class Building:
         return f"{at}.{branch}"
 
     def mapped(self, kind: str, at: str, fields: tuple[tuple[str, Expr], ...], text: str, start: int, fresh: bool = False) -> str:
-        return self.add(kind, lambda name: Map(name, at, fields), text, start, fresh)
+        """All columns as they are and some more behind them are said so, as the builder's `with_columns` says it."""
+        names = self.schemas[at].names
+        others = len(fields) > len(names) and all(
+            named == name and same(expr, ColumnRef(name)) for (named, expr), name in zip(fields, names, strict=False)
+        )
+        new = fields[len(names) :] if others else fields
+        return self.add(kind, lambda name: Map(name, at, new, others), text, start, fresh)
 
     def materialised(self, relation: Relation, text: str, start: int, always: bool = False) -> Relation:
         """The relation with its columns as an operator's, under their names."""
@@ -90,8 +96,7 @@ class Building:
         """The relation whose operator has these fields too, behind all that it has."""
         if not computed:
             return relation
-        kept = tuple((name, ColumnRef(name)) for name in relation.schema.names)
-        at = self.mapped(kind, relation.at, (*kept, *computed), text, start)
+        at = self.add(kind, lambda name: Map(name, relation.at, tuple(computed), keep_others=True), text, start)
         return _moved(relation, at, self.schemas[at])
 
 

@@ -71,6 +71,9 @@ _FILES = {
 #: operator (an aggregate once for each window) -> a query with it; and one over files
 EXAMPLES: dict[str, dict[str, Any]] = {
     "map": _on_page_views("picked", "map", fields={"ip": _column("ip"), "s": {"op": "/", "args": [_column("ms"), 1000]}}),
+    "map, and all other columns": _on_page_views(
+        "with_seconds", "map", fields={"s": {"op": "/", "args": [_column("ms"), 1000]}}, keep_others=True
+    ),
     "filter": _on_page_views("slow", "filter", condition=_over("ms", 100)),
     "union": _query(
         {"name": "slow", "type": "filter", "input": "page_views", "condition": _over("ms", 100)},

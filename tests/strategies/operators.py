@@ -69,18 +69,23 @@ def filters(node: Node, name: str) -> SearchStrategy[Filter]:
 
 @st.composite
 def maps(draw: DrawFn, node: Node, name: str) -> Map:
-    """Either the same columns with one of them computed anew, which a union can take, or other columns altogether."""
-    return draw(changes(node, name)) if draw(st.booleans()) else Map(name, node.name, draw(fields_over(node.schema, node.schema, "f")))
+    """Either the same columns with one of them computed anew, which a union can take, or others, alone or beside them."""
+    if draw(st.booleans()):
+        return draw(changes(node, name))
+    return Map(name, node.name, draw(fields_over(node.schema, node.schema, f"{name}_f")), draw(st.booleans()))
 
 
 @st.composite
 def changes(draw: DrawFn, node: Node, name: str) -> Map:
-    """The same columns, one of them computed anew; no expression makes lists of anything but strings."""
+    """The same columns, one of them computed anew, by a list of all or by what changes alone; no expression makes lists of anything but
+    strings."""
     able = [field for field in node.schema.fields if kind_of_type(field.type) != "other"]
     if not able:
         return Map(name, node.name, tuple((n, ColumnRef(n)) for n in node.schema.names))
     changed = draw(st.sampled_from(able)).name
     expression = draw(expressions(node.schema, kind_of_type(node.schema[changed].type), users=True))
+    if draw(st.booleans()):
+        return Map(name, node.name, ((changed, expression),), keep_others=True)
     return Map(name, node.name, tuple((n, expression if n == changed else ColumnRef(n)) for n in node.schema.names))
 
 

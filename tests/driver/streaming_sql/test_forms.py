@@ -66,6 +66,10 @@ EVER = TIME("36500d")
 FORMS: dict[str, tuple[str, Callable[[], Query]]] = {
     "everything": ("SELECT * FROM bid", lambda: bid),
     "columns": ("SELECT price, Auction AS a FROM Bid", lambda: bid.map("select", price=col("price"), a=col("auction"))),
+    "and some more": (
+        "SELECT *, price * 2 AS twice FROM bid WHERE price > 1",
+        lambda: bid.filter("where", col("price") > 1).with_columns("select", twice=col("price") * 2),
+    ),
     "but some": ("SELECT * EXCEPT (tags, at, channel) FROM bid", lambda: bid.map("select", auction=col("auction"), price=col("price"))),
     "expressions": (
         "SELECT price * 0.9 AS a, price // 2 % 3 AS b, -price AS c, price / 2 AS d, lower(channel) || 'x' AS e FROM bid",
@@ -337,7 +341,7 @@ FORMS: dict[str, tuple[str, Callable[[], Query]]] = {
         "CREATE TABLE side (key BIGINT NOT NULL, value VARCHAR) WITH (path = '/d/side.csv', refresh = '1 m'); "
         "SELECT price, value FROM bid JOIN side ON auction % 10 = key",
         lambda: (
-            bid.map("lookup_values", {**EVERY_COLUMN, "key": col("auction") % 10})
+            bid.with_columns("lookup_values", key=col("auction") % 10)
             .lookup("lookup", ("/d/side.csv", {"key": int, "value": "string?"}), on="key", refresh="1m")
             .map("select", price=col("price"), value=col("value"))
         ),

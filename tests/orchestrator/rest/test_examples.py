@@ -64,6 +64,7 @@ def _counted(name: str, window: Window) -> Query:
 #: The same queries from Python.
 BUILT = {
     "map": _visits("picked").map("picked", ip=col("ip"), s=col("ms") / 1000),
+    "map, and all other columns": _visits("with_seconds").with_columns("with_seconds", s=col("ms") / 1000),
     "filter": _visits("slow").filter("slow", SLOW),
     "union": _visits("both").filter("slow", SLOW).at("page_views").filter("quick", QUICK).union("both", "slow", "quick"),
     "demux": _visits("route").demux("route", {"slow": SLOW}, otherwise="quick").at("route.slow").output("out_route_slow").at("route.quick"),
