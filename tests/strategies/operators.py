@@ -330,7 +330,8 @@ def overs(draw: DrawFn, node: Node, name: str) -> Over:
     window = draw(st.builds(TrailingWindow, spans(node.tick), st.none()) | st.builds(TrailingWindow, st.none(), st.integers(1, 5)))
     any_function = aggregate_functions(node.schema, False).filter(lambda function: not isinstance(function, functions.UserFunction))
     lags = st.builds(functions.lag, st.sampled_from(node.schema.names), st.integers(1, 3))
-    asked = draw(several(node.schema, any_function | any_function | lags, 3))
+    places = lags | st.just(functions.row_number())
+    asked = draw(several(node.schema, any_function | any_function | places, 3))
     ttl = draw(st.none() | st.none() | spans(node.tick))
     return Over(name, node.name, window, draw(groups(node.schema)), tuple((f"{name}_{i}", f) for i, f in enumerate(asked)), ttl)
 

@@ -35,6 +35,7 @@ from driver import (
     min_,
     nullif,
     quantile,
+    row_number,
     sql,
     stream,
     sum_,
@@ -221,6 +222,28 @@ FORMS: dict[str, tuple[str, Callable[[], Query]]] = {
     "answers every so often": (
         "SELECT auction, count(*) AS n FROM bid GROUP BY auction EMIT EVERY INTERVAL '1' MINUTE",
         lambda: bid.aggregate("group", UNBOUNDED("1m", ttl=None), by="auction", n=count()),
+    ),
+    "the number of a row": (
+        "SELECT price, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) AS n FROM bid",
+        lambda: bid.over("number", TRAILING(rows=1), by="auction", rank=row_number()).map("select", price=col("price"), n=col("rank")),
+    ),
+    "every second row": (
+        "SELECT price FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) AS n FROM bid) WHERE n % 2 = 0 AND price > 1",
+        lambda: (
+            bid.over("number", TRAILING(rows=1), by="auction", rank=row_number())
+            .filter("where", (col("rank") % 2 == 0) & (col("price") > 1))
+            .map("select", price=col("price"))
+        ),
+    ),
+    "some of the first rows, and their number": (
+        "SET state_ttl = '1 h'; SELECT price, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) * 10 AS n FROM bid "
+        "QUALIFY ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) <= 3",
+        lambda: (
+            bid.over("over", TRAILING(rows=1), by="auction", ttl="1h", row_number=row_number())
+            .over("number", TRAILING(rows=1), by="auction", ttl="1h", rank=row_number())
+            .filter("qualify", col("rank") <= 3)
+            .map("select", price=col("price"), n=col("row_number") * 10)
+        ),
     ),
     "answers at the end": (
         "SELECT auction, count(*) AS n FROM bid GROUP BY auction EMIT AT END",
