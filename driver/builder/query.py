@@ -53,7 +53,7 @@ from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.model.topology import Topology
 from cep.model.types import text_of
-from cep.model.windows import PartialWindow, TimeWindow, TrailingWindow, Window
+from cep.model.windows import PartialWindow, SizeWindow, TimeWindow, TrailingWindow, Window
 from cep.plan.explain import explain
 from cep.plan.physical import Worker
 from cep.plan.planner import check_plannable, plan
@@ -249,10 +249,21 @@ class Query:
         return self._then(Apply(name, self._input(), reference_of(function), column_names(columns, "columns"), Schema.of(schema)))
 
     @_operator
-    def sort(self, name: str, window: TimeWindow | None = None, /, *, by: Names = (), order: Names = ()) -> Query:
+    def sort(
+        self,
+        name: str,
+        window: TimeWindow | SizeWindow | PartialWindow | None = None,
+        /,
+        *,
+        by: Names = (),
+        order: Names = (),
+    ) -> Query:
         """The tuples of each window and group with their `rank` in the order of columns, "-column" for descending; without a
-        window the tuples in stream order."""
-        return self._then(Sort(name, self._input(), window, column_names(by), directions(order)))
+        window the tuples in stream order. `SIZE(100)`: each hundred tuples of a group; `SIZE(100, emit_partial=True)`: and, when the
+        stream ends, those that are fewer."""
+        partial = isinstance(window, PartialWindow)
+        found = window.window if isinstance(window, PartialWindow) else window
+        return self._then(Sort(name, self._input(), found, column_names(by), directions(order), emit_partial=partial))
 
     @_operator
     def top(self, name: str, n: int, window: TimeWindow, /, *, by: Names = (), order: Names) -> Query:

@@ -204,7 +204,7 @@ def _deduplicate(operator: Deduplicate, frame: Frame) -> Frame:
 
 def _ranked(operator: Sort | TopN, frame: Frame) -> Frame:
     """The rows of a window and group are collected, put into order, and numbered."""
-    assert operator.window is not None
+    assert isinstance(operator.window, TimeWindow)
     row = spark.struct(*order_columns(replace(frame, ties=False)), spark.struct(*columns(frame.schema)).alias(_ROW))
     grouped = frame.data.groupBy(
         time_window(operator.window), *(column_named(name).alias(f"{_ALL}{i}") for i, name in enumerate(operator.by))

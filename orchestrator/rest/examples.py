@@ -161,6 +161,9 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         {"name": "paired", "type": "zip", "left": "page_views", "right": "sales", "prefix": "sale_"}, streams=(PAGE_VIEWS, SALES)
     ),
     "sort": _on_page_views("sorted", "sort", window=_30S, by=["ip"], order=[{"column": "ms", "descending": True}]),
+    "sort, each hundred rows": _on_page_views(
+        "slowest_of_hundred", "sort", window={"type": "size", "size": 100}, by=["ip"], order=[{"column": "ms", "descending": True}]
+    ),
     "top_n": _on_page_views("slowest", "top_n", window=_30S, by=["ip"], order=[{"column": "ms", "descending": True}], n=3),
     "keep_last": _on_page_views("latest", "keep_last", window=_30S, by=["ip"]),
     "sample_n": _on_page_views("a_few", "sample_n", window=_30S, by=["ip"], n=3),

@@ -295,6 +295,12 @@ def sorts(draw: DrawFn, node: Node, name: str) -> Sort:
 
 
 @st.composite
+def chunk_sorts(draw: DrawFn, node: Node, name: str) -> Sort:
+    size, partial = draw(st.integers(1, 4)), draw(st.booleans())
+    return Sort(name, node.name, SizeWindow(size, size), draw(groups(node.schema)), draw(orders(node.schema)), f"{name}_rank", partial)
+
+
+@st.composite
 def orders(draw: DrawFn, schema: Schema) -> tuple[tuple[str, bool], ...]:
     names = draw(st.lists(st.sampled_from(comparable(schema)), min_size=1, max_size=2, unique=True))
     return tuple((name, draw(st.booleans())) for name in names)

@@ -100,6 +100,7 @@ BUILT = {
     "as_of_join": _visits("as_of").as_of_join("as_of", SALES, on="ip", how="left", tolerance="1m"),
     "zip": _visits("paired").zip("paired", SALES, prefix="sale_"),
     "sort": _visits("sorted").sort("sorted", TIME("30s"), by="ip", order="-ms"),
+    "sort, each hundred rows": _visits("slowest_of_hundred").sort("slowest_of_hundred", SIZE(100), by="ip", order="-ms"),
     "top_n": _visits("slowest").top("slowest", 3, TIME("30s"), by="ip", order="-ms"),
     "keep_last": _visits("latest").deduplicate("latest", keep="last", window=TIME("30s"), by="ip"),
     "sample_n": _visits("a_few").sample("a_few", n=3, window=TIME("30s"), by="ip"),

@@ -107,6 +107,7 @@ def families() -> Query:
         Aggregate("running", "f", UnboundedWindow(None, 6), by, n),
         Aggregate("periodic", "f", UnboundedWindow(4, 9), by, n),
         Sort("sorted", "f", tens, by, (("v", True),)),
+        Sort("threes", "f", SizeWindow(3, 3), by, (("v", True),), emit_partial=True),
         TopN("top", "f", TimeWindow(12, 4), by, (("v", False),), 2),
         Deduplicate("once", "f", ("k", "v"), 8),
         Over("ten", "f", TrailingWindow(10, None), by, (*n, ("before", lag("v", 2)), ("nth", row_number()))),
