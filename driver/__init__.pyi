@@ -41,6 +41,7 @@ from cep.model.functions import max_ as max_
 from cep.model.functions import median as median
 from cep.model.functions import min_ as min_
 from cep.model.functions import quantile as quantile
+from cep.model.functions import row_number as row_number
 from cep.model.functions import stddev as stddev
 from cep.model.functions import stddev_pop as stddev_pop
 from cep.model.functions import sum_ as sum_

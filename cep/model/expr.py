@@ -33,7 +33,7 @@ FUNCTIONS: dict[str, tuple[int, int | None]] = {
     **dict.fromkeys(("nullif", "pow", "atan2"), (2, 2)),
     "round": (1, 2),
     **dict.fromkeys(("length", "byte_length", "lower", "upper", "trim", "ltrim", "rtrim", "reverse"), (1, 1)),
-    **dict.fromkeys(("contains", "starts_with", "ends_with", "matches", "split", "split_regex", "index_of"), (2, 2)),
+    **dict.fromkeys(("contains", "starts_with", "ends_with", "matches", "split", "split_regex", "index_of", "json_get"), (2, 2)),
     **dict.fromkeys(("substring", "extract", "pad_left", "pad_right"), (2, 3)),
     "replace": (3, 3),
     **dict.fromkeys(("truncate", "format_time", "parse_time"), (2, 2)),
@@ -302,6 +302,12 @@ class Expr:
     def extract(self, regex: str, group: int = 1) -> Expr:
         """What `group` is (0: all of it) where the regular expression is found first; NULL where it is not."""
         return self._call("extract", regex, group)
+
+    def json_get(self, path: str, type: DataType | str | None = None) -> Expr:
+        """What stands in a JSON text at `path`, such as "$.orders[0].price": a string's text; a number, a bool, an object or an array as it
+        is written. NULL where nothing is there, or null, and of what is no JSON. With a `type`: that as one, NULL where it is none."""
+        found = self._call("json_get", path)
+        return found if type is None else found.try_cast(type)
 
     def split(self, separator: str) -> Expr:
         """The parts between the separators, a list."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep.errors import QueryError
-from cep.model import time_formats
+from cep.model import json_paths, time_formats
 from cep.model.duration import parse_duration
 from cep.model.expr import Expr, Literal
 from cep.model.schema import BINARY, BOOL, FLOAT64, INT64, STRING, TIMESTAMP_US, DataType, list_of
@@ -143,6 +143,7 @@ SIGNATURES: dict[str, Signature] = {
     "replace": Signature(("string",), STRING, ((1, _separator), (2, _string))),
     "matches": Signature(("string",), BOOL, ((1, _regex),)),
     "extract": Signature(("string", "string", "integer"), STRING, ((1, _regex), (2, _whole(0, GROUP_MAX))), nullable=True),
+    "json_get": Signature(("string", "string"), STRING, ((1, json_paths.checked),), nullable=True),
     "split": Signature(("string",), list_of(STRING), ((1, _separator),)),
     "split_regex": Signature(("string",), list_of(STRING), ((1, _splitting),)),
     "index_of": Signature(("string",), INT64, ((1, _string),)),

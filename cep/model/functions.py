@@ -54,7 +54,7 @@ class Function:
 
     @property
     def order(self) -> Order:
-        if self.name == "lag":
+        if self.name in OF_OVER:
             return Order.SEQUENTIAL
         return Order.MERGEABLE if self.name in _MERGEABLE else Order.COMMUTATIVE
 
@@ -147,6 +147,7 @@ FUNCTIONS: dict[str, bool | None] = {
     "median": True,
     "collect": True,
     "lag": True,
+    "row_number": False,
 }
 
 AT_MOST_MAX = 10_000
@@ -162,6 +163,8 @@ PARAMETERS: dict[str, tuple[Parameter, ...]] = {
 
 #: Those that compare a column.
 WITH_BY = ("arg_min", "arg_max")
+#: Those of `over` alone, in the window or not.
+OF_OVER = ("lag", "row_number")
 #: Those that yield a value of one row. All of one name and `by` choose the same row.
 OF_A_ROW = ("first", "last", *WITH_BY)
 _MERGEABLE = (*OF_A_ROW, "collect")
@@ -286,6 +289,11 @@ def lag(column: str | Expr, k: int = 1) -> Function:
     return _checked(_of("lag", column, parameters=(("k", k),)))
 
 
+def row_number() -> Function:
+    """For `over`: the number of the row in its group in stream order, from 1; with a `ttl`, since the group began anew."""
+    return Function("row_number")
+
+
 def window_start() -> Function:
     """First instant of the window, inclusive."""
     return Function("window_start")
@@ -299,7 +307,7 @@ def window_end() -> Function:
 def result_field(name: str, function: Function, column: Field | None, by: Field | None = None) -> Field:
     """The field that `function` yields of `column`, compared by `by`. Raises QueryError where a type does not fit; if it is that of `by`,
     its pointer says so."""
-    if function.name == "count":
+    if function.name in ("count", "row_number"):
         return Field(name, INT64)
     if function.name in ("window_start", "window_end"):
         return Field(name, TIMESTAMP_US)

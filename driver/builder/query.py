@@ -53,7 +53,7 @@ from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.model.topology import Topology
 from cep.model.types import text_of
-from cep.model.windows import PartialWindow, TimeWindow, TrailingWindow, Window
+from cep.model.windows import PartialWindow, SizeWindow, TimeWindow, TrailingWindow, Window
 from cep.plan.explain import explain
 from cep.plan.physical import Worker
 from cep.plan.planner import check_plannable, plan
@@ -100,10 +100,12 @@ def _bound(span: str | timedelta | None, what: str) -> int | None:
 
 def _expression_over(field_: str, function: Computed) -> QueryError:
     of = "..., " * (len(function.expressions) > 1)
-    example = f'.map("values", ..., {field_}_of={text_of(next(each for each in function.expressions if not isinstance(each, ColumnRef)))})'
+    example = (
+        f'.with_columns("values", {field_}_of={text_of(next(each for each in function.expressions if not isinstance(each, ColumnRef)))})'
+    )
     return QueryError(
-        f"field {field_!r}: {function.name} takes columns here, for an over's tuples go on with all of theirs; compute the expression in a "
-        f'map before, such as {example}, and write {function.name}({of}"{field_}_of")',
+        f"field {field_!r}: {function.name} takes columns here, for an over's tuples go on with all of theirs; compute the expression "
+        f'before, such as {example}, and write {function.name}({of}"{field_}_of")',
         f"/functions/{escaped(field_)}",
     )
 
@@ -139,6 +141,12 @@ class Query:
     def map(self, name: str, fields: Mapping[str, object] | None = None, /, **named: object) -> Query:
         """One tuple for each tuple, with exactly these fields: expressions or constants."""
         return self._then(Map(name, self._input(), computed_fields(fields, named)))
+
+    @_operator
+    def with_columns(self, name: str, fields: Mapping[str, object] | None = None, /, **named: object) -> Query:
+        """One tuple for each tuple, with all its columns, and these fields: in place of the column of that name, or behind all. They are
+        computed of the tuple as it came."""
+        return self._then(Map(name, self._input(), computed_fields(fields, named), keep_others=True))
 
     @_operator
     def filter(self, name: str, condition: Expr, /) -> Query:
@@ -241,10 +249,21 @@ class Query:
         return self._then(Apply(name, self._input(), reference_of(function), column_names(columns, "columns"), Schema.of(schema)))
 
     @_operator
-    def sort(self, name: str, window: TimeWindow | None = None, /, *, by: Names = (), order: Names = ()) -> Query:
+    def sort(
+        self,
+        name: str,
+        window: TimeWindow | SizeWindow | PartialWindow | None = None,
+        /,
+        *,
+        by: Names = (),
+        order: Names = (),
+    ) -> Query:
         """The tuples of each window and group with their `rank` in the order of columns, "-column" for descending; without a
-        window the tuples in stream order."""
-        return self._then(Sort(name, self._input(), window, column_names(by), directions(order)))
+        window the tuples in stream order. `SIZE(100)`: each hundred tuples of a group; `SIZE(100, emit_partial=True)`: and, when the
+        stream ends, those that are fewer."""
+        partial = isinstance(window, PartialWindow)
+        found = window.window if isinstance(window, PartialWindow) else window
+        return self._then(Sort(name, self._input(), found, column_names(by), directions(order), emit_partial=partial))
 
     @_operator
     def top(self, name: str, n: int, window: TimeWindow, /, *, by: Names = (), order: Names) -> Query:
@@ -316,7 +335,7 @@ class Query:
         """Every tuple with one field more per function: of the tuples of its group in the window that ends with it, `TRAILING("10m")` or
         `TRAILING(rows=100)`; or, `before=lag("price", 1)`, of the k-th tuple before it, NULL where there is none.
 
-        Functions take columns here; a map before it, with all columns that are to go on, computes what is none.
+        Functions take columns here; `with_columns` before it computes what is none.
         `ttl`: a group that no tuple touched for longer begins anew; None: never.
         """
         found = named_functions(functions, named)

@@ -113,7 +113,8 @@ class Compiler:
 
 
 def _map(operator: Map, frame: Frame) -> Frame:
-    return frame.of(_sound(frame, (expr for _, expr in operator.fields)).select(*_computed(operator.fields, frame), *frame.hidden))
+    made = _computed(operator.over(frame.schema.names), frame)
+    return frame.of(_sound(frame, (expr for _, expr in operator.fields)).select(*made, *frame.hidden))
 
 
 def _computed(fields: Fields, frame: Frame) -> list[Column]:
@@ -203,7 +204,7 @@ def _deduplicate(operator: Deduplicate, frame: Frame) -> Frame:
 
 def _ranked(operator: Sort | TopN, frame: Frame) -> Frame:
     """The rows of a window and group are collected, put into order, and numbered."""
-    assert operator.window is not None
+    assert isinstance(operator.window, TimeWindow)
     row = spark.struct(*order_columns(replace(frame, ties=False)), spark.struct(*columns(frame.schema)).alias(_ROW))
     grouped = frame.data.groupBy(
         time_window(operator.window), *(column_named(name).alias(f"{_ALL}{i}") for i, name in enumerate(operator.by))

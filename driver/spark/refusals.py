@@ -43,6 +43,7 @@ REFUSED: dict[str, str] = {
     _RUNNING: _ALONE,
     "Deduplicate with a ttl": "Spark counts the time from when it met a row, not from event time",
     "Sort without a window": "Spark's streams have no order",
+    "Sort over a SIZE window": _IN_ORDER,
     "Lookup with refresh": "Spark reads a table once, when the query begins",
     "Lookup with versions": NO_EQUAL,
     "StatefulMap": _IN_ORDER,
@@ -139,6 +140,8 @@ def _of_operator(operator: Operator) -> Iterator[str]:
             yield "Deduplicate with a ttl"
         case Sort(window=None):
             yield "Sort without a window"
+        case Sort(window=SizeWindow()):
+            yield "Sort over a SIZE window"
         case Lookup(refresh=int()):
             yield "Lookup with refresh"
         case Lookup(versions=str()):

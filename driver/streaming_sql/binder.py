@@ -57,6 +57,10 @@ class Binder:
     def nowhere(self) -> Scope:
         return self.scope(Relation("", Schema(()), ()))
 
+    def numbered(self, relation: Relation, node: exp.Expr) -> Relation:
+        """The relation, whose ROW_NUMBER by event time is a column if there is one."""
+        return self.building.numbered(relation, self.text, self.nowhere.place(node))
+
     def query(self, node: exp.Expr) -> Relation:
         """The rows of a query. Raises SqlError."""
         inside = self._with_ctes(node)
@@ -89,7 +93,7 @@ class Binder:
         if isinstance(node, WindowTable):
             return self._window_table(node)
         if isinstance(node, MatchRecognize):
-            return matched(self, node, self.table(node.this))
+            return matched(self, node, self.numbered(self.table(node.this), node))
         if isinstance(node, exp.Subquery):
             self.nowhere.check_parts(node, "this", "alias")
             return self.query(node.this).named(node.alias)
@@ -128,6 +132,7 @@ class Binder:
     def _window_table(self, node: WindowTable) -> Relation:
         inner = node.this
         relation = self.table(inner) if isinstance(inner, exp.Table) else self.query(inner.this)
+        relation = self.numbered(relation, node)
         found = windowed(node, relation, self.scope(relation))
         alias = node.args.get("alias")
         name = alias.name if alias is not None else inner.alias_or_name if isinstance(inner, exp.Table) else ""
@@ -141,7 +146,7 @@ class Binder:
             raise scope.error("SQL-SET-OP", "UNION, which takes equal rows away", node)
         order = node.args.get("order")
         _refuse(node, scope)
-        sides = [self.query(each) for each in _of_union(node)]
+        sides = [self.numbered(self.query(each), each) for each in _of_union(node)]
         for each in sides:
             if each.running:
                 raise scope.error("SQL-CHANGELOG-INPUT", "UNION ALL reads running answers", node)
@@ -229,6 +234,9 @@ def _select(binder: Binder, node: exp.Select) -> Relation:
     relation = filtered(binder, relation, conjuncts, emit if not is_grouped(binder, relation, node) else None)
     scope = binder.scope(relation)
     items = items_of(node, scope)
+    if not all(isinstance(item.node, exp.Column) for item in items) or is_grouped(binder, relation, node) or node.args.get("qualify"):
+        relation = binder.numbered(relation, node)
+        scope = binder.scope(relation)
     if is_grouped(binder, relation, node):
         relation = grouped(binder, node, scope, items, emit)
     else:

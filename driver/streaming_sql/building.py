@@ -10,15 +10,19 @@ from typing import Any
 from cep.errors import QueryError
 from cep.model import operator_documents
 from cep.model.expr import ColumnRef, Expr, check_nested
-from cep.model.operators import Map, Operator
+from cep.model.functions import row_number
+from cep.model.operators import Map, Operator, Over
 from cep.model.query import Output
 from cep.model.schema import Schema
 from cep.model.streams import Stream
+from cep.model.windows import TrailingWindow
 from driver.streaming_sql.catalog import SqlCatalog
 from driver.streaming_sql.errors import SqlError
-from driver.streaming_sql.relation import Relation, SqlColumn, plain_columns, same
+from driver.streaming_sql.relation import RANK, Relation, SqlColumn, plain_columns, same
 
 Make = Callable[[str], Operator]
+ROW = TrailingWindow(None, 1)
+"""Of OVERs that no frame binds."""
 
 
 class Building:
@@ -74,10 +78,17 @@ class Building:
         return f"{at}.{branch}"
 
     def mapped(self, kind: str, at: str, fields: tuple[tuple[str, Expr], ...], text: str, start: int, fresh: bool = False) -> str:
-        return self.add(kind, lambda name: Map(name, at, fields), text, start, fresh)
+        """All columns as they are and some more behind them are said so, as the builder's `with_columns` says it."""
+        names = self.schemas[at].names
+        others = len(fields) > len(names) and all(
+            named == name and same(expr, ColumnRef(name)) for (named, expr), name in zip(fields, names, strict=False)
+        )
+        new = fields[len(names) :] if others else fields
+        return self.add(kind, lambda name: Map(name, at, new, others), text, start, fresh)
 
     def materialised(self, relation: Relation, text: str, start: int, always: bool = False) -> Relation:
         """The relation with its columns as an operator's, under their names."""
+        relation = self.numbered(relation, text, start)
         if relation.is_plain and not always:
             return relation
         fields = tuple((each.name, of_row(each, text, start)) for each in relation.columns)
@@ -86,12 +97,22 @@ class Building:
         time = next((ColumnRef(each.name) for each in relation.columns if same(each.expr, relation.time)), None)
         return Relation(at, self.schemas[at], columns, time, relation.window, relation.grouped, None, relation.running, relation.keys)
 
+    def numbered(self, relation: Relation, text: str, start: int) -> Relation:
+        """The relation with a ROW_NUMBER that goes by event time as a column of its operator."""
+        rank = relation.rank
+        if rank is None or not rank.counted:
+            return relation
+        field = free("rank", relation.schema.names)
+        functions = ((field, row_number()),)
+        at = self.add("number", lambda name: Over(name, relation.at, ROW, rank.by, functions, rank.ttl), text, start)
+        columns = tuple(replace(each, expr=ColumnRef(field), kind="") if each.kind == RANK else each for each in relation.columns)
+        return replace(relation, at=at, schema=self.schemas[at], columns=columns, rank=None)
+
     def with_columns(self, kind: str, relation: Relation, computed: list[tuple[str, Expr]], text: str, start: int) -> Relation:
         """The relation whose operator has these fields too, behind all that it has."""
         if not computed:
             return relation
-        kept = tuple((name, ColumnRef(name)) for name in relation.schema.names)
-        at = self.mapped(kind, relation.at, (*kept, *computed), text, start)
+        at = self.add(kind, lambda name: Map(name, relation.at, tuple(computed), keep_others=True), text, start)
         return _moved(relation, at, self.schemas[at])
 
 
@@ -107,7 +128,7 @@ def of_row(column: SqlColumn, text: str, start: int) -> Expr:
     if column.expr is not None:
         return column.expr
     start = column.start if column.start >= 0 else start
-    if column.kind == "rank":
+    if column.kind == RANK:
         raise SqlError("SQL-ROW-NUMBER", f"{column.name}, a ROW_NUMBER without a bound", text, start)
     raise SqlError("SQL-WINDOW-ROWS", f"the {column.name} of a row", text, start)
 

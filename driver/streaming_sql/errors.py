@@ -67,8 +67,8 @@ CODES: dict[str, Code] = {
         "OVER (PARTITION BY k ORDER BY t RANGE BETWEEN INTERVAL '10' MINUTE PRECEDING AND CURRENT ROW), or ROWS BETWEEN 9 PRECEDING …",
     ),
     "SQL-ROW-NUMBER": Code(
-        "a number of a row is known when its window ends, or for the first by event time",
-        "rn <= n of ROW_NUMBER() OVER (PARTITION BY window_start, window_end, k ORDER BY x); = 1 ORDER BY event time; EMIT AT END",
+        "a number of a row is known when its window ends, or by event time",
+        "rn <= n of ROW_NUMBER() OVER (PARTITION BY window_start, window_end, k ORDER BY x); ORDER BY event time; EMIT AT END",
     ),
     "SQL-UNBOUNDED-JOIN": Code(
         "without a bound on time both sides would be kept for ever",

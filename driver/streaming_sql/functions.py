@@ -176,6 +176,7 @@ SCALARS: dict[str, Scalar] = {
     "regexp_extract": Scalar(2, 3, _extract, "extract"),
     **{name: _call("split", 2) for name in ("split", "string_split", "str_split")},
     **{name: _call("split_regex", 2) for name in ("regexp_split_to_array", "string_split_regex")},
+    **{name: _call("json_get", 2) for name in ("json_extract_string", "get_json_object", "json_value")},
     **{name: Scalar(2, 2, _position, "index_of") for name in ("strpos", "instr")},
     "split_part": Scalar(3, 3, _split_part, "split, element"),
     "split_index": Scalar(3, 3, _split_index, "split, element"),

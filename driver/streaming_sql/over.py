@@ -1,4 +1,4 @@
-"""OVER: trailing windows, LAG, and ROW_NUMBER, which becomes the first rows of a window or of a key once its bound is known."""
+"""OVER: trailing windows, LAG, and ROW_NUMBER: a number by event time, or the first rows of a window once its bound is known."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from cep.model.functions import Computed, UserFunction
 from cep.model.functions import Function as GroupFunction
 from cep.model.operators import Deduplicate, KeepLast, Over, TopN
 from cep.model.windows import TimeWindow, TrailingWindow
-from driver.streaming_sql.building import Building, free
+from driver.streaming_sql.building import ROW, Building, free
 from driver.streaming_sql.dialect import Emit
 from driver.streaming_sql.expressions import bound
-from driver.streaming_sql.functions import constant
+from driver.streaming_sql.functions import OVER_ONLY, constant
 from driver.streaming_sql.grouping import aggregate_name, group_function
 from driver.streaming_sql.relation import BOUNDS, END, RANK, START, Rank, Relation, SqlColumn, SqlSettings, end_time
 from driver.streaming_sql.scope import Scope
@@ -48,7 +48,7 @@ def windows_in(node: exp.Expr) -> list[exp.Window]:
 
 @dataclass(frozen=True)
 class _Over:
-    """One OVER: `window` None: LAG alone, which no frame binds."""
+    """One OVER: `window` None: LAG or ROW_NUMBER alone, which no frame binds."""
 
     node: exp.Window
     by: tuple[str, ...]
@@ -93,7 +93,7 @@ class Overs:
         relation = self.building.with_columns("over_values", relation, self._computed, text, place)
         while found:
             first = found[0]
-            window = first.window or next((each.window for each in found if each.by == first.by and each.window), TrailingWindow(None, 1))
+            window = first.window or next((each.window for each in found if each.by == first.by and each.window), ROW)
             together = [each for each in found if each.by == first.by and each.window in (None, window)]
             found = [each for each in found if each not in together]
             relation = self._operator(relation, first.by, window, together)
@@ -119,16 +119,17 @@ class Overs:
     def _read(self, node: exp.Window) -> _Over:
         spec = self.spec(node)
         called = node.this
-        lag = isinstance(called, exp.Anonymous) and called.name.lower() == "lag"
-        if not lag and aggregate_name(called, self.scope) is None:
+        free_ = called.name.lower() if isinstance(called, exp.Anonymous) and called.name.lower() in OVER_ONLY else ""
+        if not free_ and aggregate_name(called, self.scope) is None:
             name = called.name.upper() if isinstance(called, exp.Anonymous) else called.sql()
             instead = "ROW_NUMBER()" if name.lower() in _RANKS else "LAG, ROW_NUMBER or an aggregate"
             raise self.scope.error("SQL-OVER", f"there is no {name} OVER", node, instead)
         self._check_order(spec, node)
         by = tuple(self._column(each, "by") for each in spec.args.get("partition_by") or [])
-        function = self._lag(called) if lag else self._over_columns(group_function(called, self.scope), node)
-        wanted = self.aliases.get(id(node), "lag" if lag else str(aggregate_name(called, self.scope)).lower())
-        return _Over(node, by, None if lag else self._frame(spec, node), function, wanted)
+        wanted = self.aliases.get(id(node), free_ or str(aggregate_name(called, self.scope)).lower())
+        if free_:
+            return _Over(node, by, None, aggregates.row_number() if free_ == "row_number" else self._lag(called), wanted)
+        return _Over(node, by, self._frame(spec, node), self._over_columns(group_function(called, self.scope), node), wanted)
 
     def _check_order(self, spec: exp.Window, node: exp.Window) -> None:
         order = spec.args.get("order")
@@ -207,7 +208,8 @@ class Overs:
         ordered = tuple((self._column(each.this, "order"), self._descending(each)) for each in order.expressions)
         text, place = self.scope.text, self.scope.place(node)
         relation = self.building.with_columns("rank_values", relation, self._computed, text, place)
-        return replace(relation, rank=Rank(by, ordered, bool(kinds), spec))
+        counted = not kinds and _by_time(ordered, relation)
+        return replace(relation, rank=Rank(by, ordered, bool(kinds), spec, counted, self.settings.state_ttl))
 
     def _bound_kind(self, node: exp.Expr) -> str:
         if self.scope.relation.window is None or not isinstance(node, exp.Column):
@@ -270,14 +272,23 @@ def ranked(scope: Scope, building: Building, n: int, emit: Emit | None, settings
 
 def _first(scope: Scope, building: Building, rank: Rank, n: int, settings: SqlSettings) -> Relation:
     relation = scope.relation
-    by_time = len(rank.order) == 1 and not rank.order[0][1] and _is_time(rank.order[0][0], relation)
-    if n != 1 or not by_time or not rank.by:
-        what = "ROW_NUMBER without a window has no final answer"
-        if by_time and n == 1:
-            what = "ROW_NUMBER = 1 has no PARTITION BY"
-        raise scope.error("SQL-ROW-NUMBER", what, rank.node)
+    if n != 1 or not rank.counted or not rank.by:
+        raise scope.error("SQL-ROW-NUMBER", "ROW_NUMBER without a window has no final answer", rank.node)
     at = building.add("first", lambda name: Deduplicate(name, relation.at, rank.by, settings.state_ttl), scope.text, scope.place(rank.node))
     return _with_rank(relation, at, building, lit(1), False, keeps_time=True)
+
+
+def first_alone(nodes: Sequence[exp.Expr], scope: Scope) -> bool:
+    """Do conditions take the first row of each key, `rn = 1`, and say nothing else of the number?"""
+    rank = scope.relation.rank
+    about = [each.unnest() for each in nodes if any(_is_rank(part, scope) for part in each.walk())]
+    if rank is None or not rank.by or not about:
+        return False
+    return all(isinstance(each, exp.EQ | exp.LTE | exp.LT) and _is_rank(each.this, scope) and bound_of(each, scope) == 1 for each in about)
+
+
+def _by_time(order: tuple[tuple[str, bool], ...], relation: Relation) -> bool:
+    return len(order) == 1 and not order[0][1] and _is_time(order[0][0], relation)
 
 
 def _is_time(column: str, relation: Relation) -> bool:

@@ -15,7 +15,7 @@ from driver.streaming_sql.dialect import Emit
 from driver.streaming_sql.expressions import all_of, bound, condition, operands
 from driver.streaming_sql.grouping import has_aggregate
 from driver.streaming_sql.joins import Sides, as_of_join, beside, join, lookup, reads_only, table_relation
-from driver.streaming_sql.over import bound_of, ranked
+from driver.streaming_sql.over import bound_of, first_alone, ranked
 from driver.streaming_sql.relation import Relation, SqlColumn
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.windows import is_event_time, time_named
@@ -59,6 +59,7 @@ def _pushed(
 
 
 def _joined(binder: QueryBinding, left: Relation, node: exp.Join, conjuncts: list[exp.Expr]) -> tuple[Relation, list[exp.Expr]]:
+    left = binder.numbered(left, node)
     scope = binder.scope(left)
     target, how = node.this, _how(node)
     scope.check_parts(node, "this", "on", "using", "side", "kind", "method")
@@ -68,7 +69,7 @@ def _joined(binder: QueryBinding, left: Relation, node: exp.Join, conjuncts: lis
         raise scope.error("SQL-JOIN", f"there is no {node.method or node.kind or how} JOIN", node, "JOIN, LEFT, RIGHT or FULL JOIN with ON")
     alias, version = target.alias_or_name, target.args.get("version") if isinstance(target, exp.Table) else None
     entry = binder.catalog.find(target.name) if isinstance(target, exp.Table) and target.name.casefold() not in binder.ctes else None
-    right = table_relation(entry, alias or entry.name) if isinstance(entry, CatalogTable) else binder.table(target)
+    right = table_relation(entry, alias or entry.name) if isinstance(entry, CatalogTable) else binder.numbered(binder.table(target), target)
     on = operands(node.args["on"], exp.And) if node.args.get("on") is not None else _using(node, left, right, scope)
     last_row = version is not None or node.method == "ASOF" or (isinstance(entry, CatalogTable) and entry.versions is not None)
     if how == "inner" and not last_row:  # WHERE says more of how they meet, and of a comma all; of the last row it judges what has met
@@ -183,6 +184,8 @@ def _rank_bound(binder: QueryBinding, relation: Relation, conjuncts: list[exp.Ex
     if relation.rank is None:
         return relation, conjuncts
     scope = binder.scope(relation)
+    if relation.rank.counted and emit is None and not first_alone(conjuncts, scope):
+        return binder.numbered(relation, relation.rank.node), conjuncts
     found = [bound_of(each.unnest(), scope) for each in conjuncts]
     bounds = [n for n in found if n is not None]
     if not bounds:

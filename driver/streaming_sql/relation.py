@@ -32,12 +32,14 @@ class SqlColumn:
 @dataclass(frozen=True)
 class Rank:
     """A ROW_NUMBER that waits for its bound. `by` and `order` are columns of the operator; `windowed`: window bounds are in its
-    partition."""
+    partition. `counted`: it goes by event time, so that it is known at once; with a `ttl` as the state has it."""
 
     by: tuple[str, ...]
     order: tuple[tuple[str, bool], ...]
     windowed: bool
     node: exp.Expr
+    counted: bool
+    ttl: int | None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -13,7 +14,7 @@ from driver.streaming_sql.building import free
 from driver.streaming_sql.dialect import Emit
 from driver.streaming_sql.expressions import all_of, bound, condition, operands
 from driver.streaming_sql.grouping import Grouping, has_aggregate
-from driver.streaming_sql.over import Overs, bound_of, is_row_number, ranked, windows_in
+from driver.streaming_sql.over import Overs, bound_of, first_alone, is_row_number, ranked, windows_in
 from driver.streaming_sql.relation import RANK, Rank, Relation, SqlColumn, same
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.windows import is_event_time, time_named
@@ -193,6 +194,9 @@ def _qualified(
     over = replace(relation, columns=(*columns, *(each for each in relation.columns if each.name.casefold() not in own)))
     inner = replace(scope, relation=over)
     conjuncts = operands(qualify.this, exp.And)
+    if over.rank is not None and over.rank.counted and emit is None and not first_alone(conjuncts, inner):
+        over, numbered = binder.numbered(over, qualify), False
+        scope = scope.with_hook(_number(over, scope))
     bounds = [bound_of(each.unnest(), inner) for each in conjuncts] if numbered else [None] * len(conjuncts)
     rest = [each for each, n in zip(conjuncts, bounds, strict=True) if n is None]
     found = [n for n in bounds if n is not None]
@@ -203,6 +207,11 @@ def _qualified(
         at = binder.building.add("qualify", lambda name: Filter(name, over.at, test), binder.text, scope.place(qualify))
         over = replace(over, at=at)
     return over, over.columns[: len(columns)]
+
+
+def _number(over: Relation, scope: Scope) -> Callable[[exp.Expr], Expr | None]:
+    """The last column, for every ROW_NUMBER, beside what else stands for something."""
+    return lambda node: ColumnRef(over.schema.names[-1]) if is_row_number(node) else scope.hook(node) if scope.hook is not None else None
 
 
 def _placed(binder: QueryBinding, relation: Relation, node: exp.Expr) -> Relation:

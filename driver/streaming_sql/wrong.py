@@ -162,8 +162,8 @@ WRONG: dict[str, tuple[str, ...]] = {
     ),
     "SQL-ROW-NUMBER": (
         "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC) AS rn FROM bid) WHERE rn <= 3",
-        "SELECT auction, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) AS rn FROM bid",
-        "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) AS rn FROM bid) WHERE rn > 1",
+        "SELECT auction, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price) AS rn FROM bid",
+        "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price) AS rn FROM bid) WHERE rn > 1",
     ),
     "SQL-UNBOUNDED-JOIN": (
         "SELECT b.price FROM bid b JOIN auction a ON b.auction = a.id",

@@ -71,6 +71,9 @@ _FILES = {
 #: operator (an aggregate once for each window) -> a query with it; and one over files
 EXAMPLES: dict[str, dict[str, Any]] = {
     "map": _on_page_views("picked", "map", fields={"ip": _column("ip"), "s": {"op": "/", "args": [_column("ms"), 1000]}}),
+    "map, and all other columns": _on_page_views(
+        "with_seconds", "map", fields={"s": {"op": "/", "args": [_column("ms"), 1000]}}, keep_others=True
+    ),
     "filter": _on_page_views("slow", "filter", condition=_over("ms", 100)),
     "union": _query(
         {"name": "slow", "type": "filter", "input": "page_views", "condition": _over("ms", 100)},
@@ -158,6 +161,9 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         {"name": "paired", "type": "zip", "left": "page_views", "right": "sales", "prefix": "sale_"}, streams=(PAGE_VIEWS, SALES)
     ),
     "sort": _on_page_views("sorted", "sort", window=_30S, by=["ip"], order=[{"column": "ms", "descending": True}]),
+    "sort, each hundred rows": _on_page_views(
+        "slowest_of_hundred", "sort", window={"type": "size", "size": 100}, by=["ip"], order=[{"column": "ms", "descending": True}]
+    ),
     "top_n": _on_page_views("slowest", "top_n", window=_30S, by=["ip"], order=[{"column": "ms", "descending": True}], n=3),
     "keep_last": _on_page_views("latest", "keep_last", window=_30S, by=["ip"]),
     "sample_n": _on_page_views("a_few", "sample_n", window=_30S, by=["ip"], n=3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import struct
@@ -136,6 +137,55 @@ def format_time(us: int, form: str) -> str:
 _WRITTEN = {"Y": "(?P<Y>[0-9]{4})", "j": "(?P<j>[0-9]{3})", "f": "(?P<f>[0-9]{1,6})", "%": "%"}
 
 
+def json_get(text: str, path: str) -> str | None:
+    """By Python's own parser: what of `text` stands at `path`, as it is written, strings decoded; None: nothing, null, or no JSON."""
+    try:
+        _JSON.decode(text)
+        at: int | None = len(text) - len(text.lstrip(_JSON_BLANKS))
+        for name, number, quoted in re.findall(r'\.([^.\[\]"]+)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]', path):
+            step = int(number) if number else json.loads(quoted) if quoted else name
+            at = None if at is None else _member(text, at, step)
+        if at is None:
+            return None
+        value, end = _JSON.raw_decode(text, at)
+        if isinstance(value, str):
+            value.encode()  # halves of surrogate pairs are no text
+            return value
+        return None if value is None else text[at:end]
+    except ValueError:
+        return None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_refuse)
+_JSON_BLANKS = " \t\n\r"
+
+
+def _member(text: str, at: int, step: str | int) -> int | None:
+    """Where the value of a name, the last of several, or a number begins in the container at `at`; None: it has none, or is none."""
+    found, count, is_object = None, 0, text[at] == "{"
+    if text[at] not in "{[":
+        return None
+    at = _behind_blanks(text, at + 1)
+    while text[at] not in "}]":
+        key: str | int = count
+        if is_object:
+            key, at = _JSON.raw_decode(text, at)
+            at = _behind_blanks(text, _behind_blanks(text, at) + 1)
+        found = at if key == step and isinstance(key, type(step)) else found
+        _, at = _JSON.raw_decode(text, at)
+        at, count = _behind_blanks(text, at), count + 1
+        at = _behind_blanks(text, at + 1) if text[at] == "," else at
+    return found
+
+
+def _behind_blanks(text: str, at: int) -> int:
+    return at + len(text[at:]) - len(text[at:].lstrip(_JSON_BLANKS))
+
+
 def parse_time(text: str, form: str) -> int | None:
     """None where it says no instant."""
     parts = re.findall("%.|[^%]+", form, re.DOTALL)
@@ -245,6 +295,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "extract": extract,
     "index_of": lambda text, part: text.find(part),
     "split_regex": split_regex,
+    "json_get": json_get,
     "split": lambda text, separator: text.split(separator),
     "concat": concat,
     "truncate": truncate,

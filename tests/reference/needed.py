@@ -108,6 +108,8 @@ def _passed_on(query: Query, operator: Operator, name: str, schemas: Mapping[str
     match operator:
         case Filter() | Union() | Delay() | Sample() | Sort() | TopN() | SampleN() | Deduplicate() | KeepLast() | Over():
             return _needed_of(query, operator.name, schemas)
+        case Map(keep_others=True, fields=fields):
+            return _needed_of(query, operator.name, schemas) - dict(fields).keys()
         case Pattern():
             whole = [operator.name] * (operator.rows == "all") + [f"{operator.name}.unmatched"] * operator.unmatched
             return frozenset().union(*(_needed_of(query, branch, schemas) for branch in whole))

@@ -8,7 +8,7 @@ from typing import Any
 
 from cep.model.operators import Deduplicate, KeepLast, SampleN, Sort, TopN
 from cep.model.schema import Schema
-from cep.model.windows import TimeWindow
+from cep.model.windows import SizeWindow, TimeWindow
 from tests.reference.expressions import equal, less
 from tests.reference.hashing import hash_of_origin
 from tests.reference.rows import Row
@@ -19,11 +19,26 @@ def ordered(operator: Sort | TopN, schema: Schema, rows: Iterable[Row]) -> list[
     """Of each window and group the rows by `order`, ties in stream order, with their rank from 1; of TopN the first n."""
     if operator.window is None:
         return list(rows)
+    if isinstance(operator.window, SizeWindow):
+        assert isinstance(operator, Sort)
+        return _in_chunks(operator, operator.window.size, schema, rows)
     return [
         Row(time, row.origin, (*row.values, rank))
         for time, members in _windows(operator.by, operator.window, schema, rows)
         for rank, row in enumerate(ranked(operator, schema, members), 1)
     ]
+
+
+def _in_chunks(operator: Sort, size: int, schema: Schema, rows: Iterable[Row]) -> list[Row]:
+    """Each `size` rows of a group, at the time of the last; what is left at the end, if it comes out at all, then."""
+    found: list[Row] = []
+    for members in by_key(schema, operator.by, rows).values():
+        for begin in range(0, len(members), size):
+            chunk = members[begin : begin + size]
+            if len(chunk) == size or operator.emit_partial:
+                time = chunk[-1].time if len(chunk) == size else 2**61
+                found += (Row(time, row.origin, (*row.values, i)) for i, row in enumerate(ranked(operator, schema, chunk), 1))
+    return found
 
 
 def sampled(operator: SampleN, schema: Schema, rows: Iterable[Row]) -> list[Row]:

@@ -42,6 +42,8 @@ def _value(function: Function, operator: Over, schema: Schema, run: Sequence[Row
     if function.name == "lag":
         before = i - int(function.parameter("k"))
         return run[before].values[schema.names.index(function.column or "")] if before >= 0 else None
+    if function.name == "row_number":
+        return i + 1
     inside = seen(operator, run, i)
     return result(function, Group(0, 0, key, tuple(inside)), schema)
 

@@ -69,8 +69,9 @@ def operator_schema(operator: Operator, inputs: Sequence[Schema]) -> Schema:
         case Union():
             assert all(other == schema for other in inputs), f"union {operator.name!r} of different schemas"
             return schema
-        case Map(fields=fields):
-            return computed(fields, schema)
+        case Map(fields=fields, keep_others=keep_others):
+            fields_ = {field.name: field for field in (*(schema.fields if keep_others else ()), *computed(fields, schema).fields)}
+            return Schema(tuple(fields_.values()))
         case FlatMap(fields=fields, explode=explode):
             made = computed(fields, schema)
             return Schema(tuple(Field(f.name, _element(f.type), True) if f.name == explode else f for f in made.fields))

@@ -34,6 +34,10 @@ def made_of(operator: Stateless, schema: Schema, row: Row, value: Value, version
     """What `operator` makes of `row`, whose columns have `schema`. `versions`: of its table, if that is read again; without them the table
     stays as it is. Raises Failed."""
     match operator:
+        case Map(fields=fields, keep_others=True):
+            made = {name: value(expression) for name, expression in fields}
+            passed = [made.pop(name, before) for name, before in zip(schema.names, row.values, strict=True)]
+            return [Row(row.time, row.origin, (*passed, *made.values()))]
         case Map(fields=fields):
             return [Row(row.time, row.origin, tuple(value(expression) for _, expression in fields))]
         case Filter(condition=condition):

@@ -48,7 +48,7 @@ FUNCTION_TYPES = {
     **dict.fromkeys(("sqrt", "exp", "ln", "log10", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "pow"), FLOAT64),
     **dict.fromkeys(("is_nan", "contains", "starts_with", "ends_with", "matches"), BOOL),
     **dict.fromkeys(("lower", "upper", "trim", "ltrim", "rtrim", "reverse", "substring", "pad_left", "pad_right"), STRING),
-    **dict.fromkeys(("replace", "extract", "join"), STRING),
+    **dict.fromkeys(("replace", "extract", "join", "json_get"), STRING),
     **dict.fromkeys(("year", "month", "day", "hour", "minute", "second", "millisecond", "weekday", "day_of_year"), INT64),
     **dict.fromkeys(("epoch_s", "epoch_ms", "epoch_us", "length", "byte_length", "list_length", "hash", "index_of"), INT64),
     **dict.fromkeys(("split", "split_regex"), DataType("list", element=STRING)),
@@ -115,7 +115,7 @@ def is_nullable(expression: Expr, schema: Schema) -> bool:
         case Call("when", args):
             paired = len(args) // 2 * 2
             return len(args) == paired or any(is_nullable(arg, schema) for arg in (*args[1:paired:2], *args[paired:]))
-        case Call("try" | "nullif" | "extract" | "element" | "join", _):
+        case Call("try" | "nullif" | "extract" | "element" | "join" | "json_get", _):
             return True
         case Call("hash", _):
             return False

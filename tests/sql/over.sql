@@ -35,3 +35,11 @@ SELECT auction, price, at, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY au
 -- : a computed order
 SELECT auction, price FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(at), INTERVAL '10' SECOND))
 QUALIFY ROW_NUMBER() OVER (PARTITION BY window_start, window_end, auction % 2 ORDER BY price % 10 DESC, at) = 1;
+-- : numbered
+SELECT auction, price, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) AS rn FROM bid;
+-- : every second of a key
+SELECT auction, price, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) AS rn FROM bid WHERE price > 5) WHERE rn % 2 = 0 AND price < 900;
+-- : the second and third, and ten times their number
+SELECT auction, at, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) * 10 AS tens FROM bid QUALIFY ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) BETWEEN 2 AND 3;
+-- : numbers that are grouped
+SELECT rn % 3 AS third, count(*) AS n FROM (SELECT ROW_NUMBER() OVER (ORDER BY at) AS rn FROM bid) b GROUP BY rn % 3 EMIT AT END;

@@ -138,6 +138,8 @@ GRAMMAR: dict[str, tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]] = {
         (Expr.nullif, ("string", "string")),
         *((lambda e: e.try_cast(STRING), (kind,)) for kind in ("binary", "integer")),
         *((lambda e: e.cast(STRING), (kind,)) for kind in ("binary", "integer")),
+        (lambda e: concat(lit('{"a": [1, "'), e, lit('"], "b": 1}')).json_get("$.a[1]"), ("string",)),
+        (lambda e: e.json_get("$"), ("string",)),
         *_of_each(Expr.lower, "string", Expr.upper, Expr.trim, Expr.ltrim, Expr.rtrim, Expr.reverse),
         *_of_each(lambda e: e.substring(1), "string", lambda e: e.substring(0, 2), lambda e: e.substring(3, 0)),
         *_of_each(lambda e: e.pad_left(3, "é"), "string", lambda e: e.pad_right(17)),

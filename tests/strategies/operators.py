@@ -69,18 +69,23 @@ def filters(node: Node, name: str) -> SearchStrategy[Filter]:
 
 @st.composite
 def maps(draw: DrawFn, node: Node, name: str) -> Map:
-    """Either the same columns with one of them computed anew, which a union can take, or other columns altogether."""
-    return draw(changes(node, name)) if draw(st.booleans()) else Map(name, node.name, draw(fields_over(node.schema, node.schema, "f")))
+    """Either the same columns with one of them computed anew, which a union can take, or others, alone or beside them."""
+    if draw(st.booleans()):
+        return draw(changes(node, name))
+    return Map(name, node.name, draw(fields_over(node.schema, node.schema, f"{name}_f")), draw(st.booleans()))
 
 
 @st.composite
 def changes(draw: DrawFn, node: Node, name: str) -> Map:
-    """The same columns, one of them computed anew; no expression makes lists of anything but strings."""
+    """The same columns, one of them computed anew, by a list of all or by what changes alone; no expression makes lists of anything but
+    strings."""
     able = [field for field in node.schema.fields if kind_of_type(field.type) != "other"]
     if not able:
         return Map(name, node.name, tuple((n, ColumnRef(n)) for n in node.schema.names))
     changed = draw(st.sampled_from(able)).name
     expression = draw(expressions(node.schema, kind_of_type(node.schema[changed].type), users=True))
+    if draw(st.booleans()):
+        return Map(name, node.name, ((changed, expression),), keep_others=True)
     return Map(name, node.name, tuple((n, expression if n == changed else ColumnRef(n)) for n in node.schema.names))
 
 
@@ -290,6 +295,12 @@ def sorts(draw: DrawFn, node: Node, name: str) -> Sort:
 
 
 @st.composite
+def chunk_sorts(draw: DrawFn, node: Node, name: str) -> Sort:
+    size, partial = draw(st.integers(1, 4)), draw(st.booleans())
+    return Sort(name, node.name, SizeWindow(size, size), draw(groups(node.schema)), draw(orders(node.schema)), f"{name}_rank", partial)
+
+
+@st.composite
 def orders(draw: DrawFn, schema: Schema) -> tuple[tuple[str, bool], ...]:
     names = draw(st.lists(st.sampled_from(comparable(schema)), min_size=1, max_size=2, unique=True))
     return tuple((name, draw(st.booleans())) for name in names)
@@ -325,7 +336,8 @@ def overs(draw: DrawFn, node: Node, name: str) -> Over:
     window = draw(st.builds(TrailingWindow, spans(node.tick), st.none()) | st.builds(TrailingWindow, st.none(), st.integers(1, 5)))
     any_function = aggregate_functions(node.schema, False).filter(lambda function: not isinstance(function, functions.UserFunction))
     lags = st.builds(functions.lag, st.sampled_from(node.schema.names), st.integers(1, 3))
-    asked = draw(several(node.schema, any_function | any_function | lags, 3))
+    places = lags | st.just(functions.row_number())
+    asked = draw(several(node.schema, any_function | any_function | places, 3))
     ttl = draw(st.none() | st.none() | spans(node.tick))
     return Over(name, node.name, window, draw(groups(node.schema)), tuple((f"{name}_{i}", f) for i, f in enumerate(asked)), ttl)
 

@@ -109,6 +109,8 @@ def one_input(kind: str, node: Node, name: str) -> SearchStrategy[Operator]:
     match type_:
         case "aggregate":
             return operators.aggregates(node, name, window)
+        case "sort" if window == "size":
+            return operators.chunk_sorts(node, name)
         case "sort" if not window:
             return st.just(Sort(name, node.name))
         case "stateful_map" if window:

@@ -16,6 +16,7 @@ KINDS = (
     *(f"aggregate {window}" for window in WINDOWS),
     *JOINS,
     "sort time",
+    "sort size",
     "sort",
     "top_n time",
     "sample_n",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ import pyarrow.compute as pc
 
 from cep.compile.chain.patterns import pattern_of
 from cep.compile.chain.time_text import write_times, written
-from cep.kernels.column import Column
+from cep.kernels.column import NO_BYTES, Column
 from cep.kernels.columns import from_arrow, lengths_of, to_arrow
 from cep.kernels.jit import Kernel
+from cep.kernels.json_path import ESCAPED, NAME, NOTHING, find_json, unescape_found
 from cep.kernels.row_order import KERNELS as ELEMENTS
 from cep.kernels.search import find_matches, find_parts
 from cep.kernels.states.lists import READERS, elements_at, list_lengths
@@ -26,6 +28,7 @@ from cep.kernels.tables.hashing import hash_words
 from cep.kernels.tables.keys import ENCODERS, encode_keys
 from cep.kernels.text import gather
 from cep.model.expr import Literal
+from cep.model.json_paths import steps_of
 from cep.model.schema import BINARY, BOOL, INT64, STRING, DataType, Field
 from cep.model.types import Typed
 
@@ -35,7 +38,12 @@ ArrowCall = Callable[[Typed, Sequence[Column]], Column]
 KERNELS: tuple[Kernel, ...] = (gather, hash_words, write_times, *ENCODERS, *READERS, *ELEMENTS)
 
 #: What one of them needs besides.
-OWN_KERNELS: dict[str, tuple[Kernel, ...]] = {"part": (find_parts,), "matches": (find_matches,), "extract": (find_matches,)}
+OWN_KERNELS: dict[str, tuple[Kernel, ...]] = {
+    "part": (find_parts,),
+    "matches": (find_matches,),
+    "extract": (find_matches,),
+    "json_get": (find_json, unescape_found),
+}
 
 BLANKS = " \t\n\r\v\f"
 
@@ -122,6 +130,30 @@ def _views(texts: Column, starts: np.ndarray, lengths: np.ndarray, found: np.nda
     return Column(STRING, lengths, None if valid.all() else valid, texts.data, starts)
 
 
+def _json_get(tree: Typed, columns: Sequence[Column]) -> Column:
+    """Parts of the texts, as long as none that is looked for has an escape."""
+    texts, (steps, names, ends) = columns[0], _path_arrays(_literal(tree, 1))
+    found, starts, lengths = _places(len(texts))
+    valid = np.ones(len(texts), np.uint8) if texts.valid is None else np.ascontiguousarray(texts.valid)
+    find_json(texts.data, _starts(texts), lengths_of(texts), valid, steps, names, ends, starts, lengths, found)
+    if not (found == ESCAPED).any():
+        return Column(STRING, lengths, None if found.all() else found, texts.data, starts)
+    data = np.empty(int(lengths.sum()) + len(NO_BYTES), np.uint8)
+    unescape_found(texts.data, starts, lengths, found, data)
+    there = (found != NOTHING).astype(np.uint8)
+    return Column(STRING, lengths, None if there.all() else there, data, starts)
+
+
+@cache
+def _path_arrays(path: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The steps of a path as `find_json` takes them."""
+    steps = steps_of(path)
+    names = [step.encode() if isinstance(step, str) else b"" for step in steps]
+    numbers = [NAME if isinstance(step, str) else step for step in steps]
+    ends = np.cumsum([len(name) for name in names], dtype=np.int64)
+    return np.array(numbers, np.int64), np.frombuffer(b"".join(names), np.uint8), ends
+
+
 def _part(tree: Typed, columns: Sequence[Column]) -> Column:
     texts, separator = columns[0], np.frombuffer(_literal(tree, 1).encode(), np.uint8)
     found, starts, lengths = _places(len(texts))
@@ -194,6 +226,7 @@ CALLS: dict[str, ArrowCall] = {
     "replace": _arrow(pc.replace_substring, "pattern", "replacement"),
     "matches": _matches,
     "extract": _extract,
+    "json_get": _json_get,
     "split": _arrow(pc.split_pattern, "pattern"),
     "split_regex": _arrow(pc.split_pattern_regex, "pattern"),
     "index_of": _index_of,

@@ -106,7 +106,7 @@ def lower(operators: tuple[Map | Filter, ...], schema: Schema) -> Lowered:
         output = operator.output_schema(schema)
         lowering = Lowering(operator.name, schema.by_name, steps)
         if isinstance(operator, Map):
-            fields = tuple((name, lowering.output(name, expr)) for name, expr in operator.fields)
+            fields = tuple((name, lowering.output(name, expr)) for name, expr in operator.over(schema.names))
             steps.append(Assign(operator.name, fields))
         else:
             steps.append(KeepRows(operator.name, lowering.condition(operator.condition)))

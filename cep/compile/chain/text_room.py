@@ -37,6 +37,8 @@ def room_of(step: Convert, columns: Columns, n: int) -> int:
             return first + (first // max(_literal_bytes(tree, 1), 1) + n) * _literal_bytes(tree, 2)
         case "join":
             return first * (1 + _literal_bytes(tree, 1))
+        case "json_get":
+            return first
         case "part":
             return 0
         case "split" | "split_regex":

@@ -15,6 +15,7 @@ from cep.dataflow.state.lags import KERNELS, Lag, Lags
 from cep.elements import PAUSE, Batch
 from cep.kernels.columns import Column
 from cep.kernels.jit import warm
+from cep.model.functions import OF_OVER
 from cep.model.operators import Aggregate, Over
 from cep.model.windows import UnboundedWindow, to_json
 
@@ -29,8 +30,10 @@ class OverOperator(SequentialOperator):
         self.over, self.dead_letters = over, dead_letters
         self.state = None if spec is None else TrailingState(spec, over.name, over.window, over.ttl)
         asked = [Lag(name, f.column or "", int(f.parameter("k"))) for name, f in over.functions if f.name == "lag"]
-        self.lags = Lags(tuple(hold.schema[name] for name in over.by), asked, hold.schema, over.ttl) if asked else None
-        if asked:
+        numbered = [name for name, f in over.functions if f.name == "row_number"]
+        by = tuple(hold.schema[name] for name in over.by)
+        self.lags = Lags(by, asked, hold.schema, over.ttl, numbered) if asked or numbered else None
+        if self.lags is not None:
             warm(*KERNELS)
 
     @property
@@ -98,7 +101,7 @@ class OverOperator(SequentialOperator):
 
 
 def build(over: Over, context: BuildContext) -> OverOperator:
-    functions = tuple((name, function) for name, function in over.functions if function.name != "lag")
+    functions = tuple((name, function) for name, function in over.functions if function.name not in OF_OVER)
     aggregated = Aggregate(over.name, over.input, UnboundedWindow(None, over.ttl), over.by, functions)
     spec = context.layout.spec(aggregated, "whole") if functions else None
     return OverOperator(over, spec, context.hold(over.input), context.state_limit, context.dead_letters)

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.dataflow.channel import batch_bytes
+from cep.dataflow.operators.chunk_sort import ChunkSort
 from cep.dataflow.operators.context import BuildContext
 from cep.dataflow.operators.operator import Keep, Part, check_state
 from cep.dataflow.operators.ranking import Ranking
@@ -36,6 +37,7 @@ from cep.kernels.jit import warm
 from cep.kernels.tables.keys import key_kernels
 from cep.model.operators import Sort, TopN
 from cep.model.schema import INT64, Schema
+from cep.model.windows import SizeWindow, TimeWindow
 from cep.transport.wire import Format
 
 ROWS = "rows"
@@ -47,7 +49,7 @@ class SortOperator:
     `last`: see Ranking."""
 
     def __init__(self, operator: Sort | TopN, schema: Schema, origin_words: int, ties: bool, state_limit: int, last: bool = False) -> None:
-        assert operator.window is not None, "rows in stream order are no window's"
+        assert isinstance(operator.window, TimeWindow), "rows in stream order are no window's"
         self.name, self.rank, self.window = operator.name, operator.rank, operator.window
         self.format, self.state_limit = Format(schema, origin_words), state_limit
         self.ranking = Ranking(schema, operator.by, operator.order, operator.n if isinstance(operator, TopN) else None, ties, last)
@@ -191,6 +193,8 @@ class SortOperator:
 
 def build(operator: Sort | TopN, context: BuildContext) -> SortOperator | SequentialOperator:
     producer, layout = operator.input, context.layout
+    if isinstance(operator, Sort) and isinstance(operator.window, SizeWindow):
+        return ChunkSort(operator, context.hold(producer), context.state_limit)
     if operator.window is None:
         return SequentialOperator(operator.name, context.hold(producer), context.state_limit)
     return SortOperator(operator, context.columns(producer), layout.words(producer), layout.ties(producer), context.state_limit)

@@ -1,4 +1,4 @@
-"""Values of the rows before, in stream order, of each group.
+"""Values of the rows before, in stream order, of each group, and the number of each row in it.
 
 Each group has a ring of the numbers of its last rows, and the rows lie in pieces, as they came: so a lag is a number looked up and a value
 taken, whatever its type. What no ring names any more is left behind once that is most of what there is.
@@ -48,7 +48,10 @@ class Lag:
     k: int
 
 
-@kernel("void(const int64[:], const int64[:], int64, int64, const int64[:], int64[:, :], int64[:], int64[:], int64[:, :])", on_demand=True)
+@kernel(
+    "void(const int64[:], const int64[:], int64, int64, const int64[:], int64[:, :], int64[:], int64[:], int64[:, :], int64[:])",
+    on_demand=True,
+)
 def look_back(
     groups: np.ndarray,
     time: np.ndarray,
@@ -59,8 +62,10 @@ def look_back(
     counts: np.ndarray,
     last: np.ndarray,
     out: np.ndarray,
+    places: np.ndarray,
 ) -> None:
-    """Numbers of the rows `back` before each, -1 for none, and puts each into the ring of its group; row i has number `first` + i."""
+    """Numbers of the rows `back` before each, -1 for none, and its place in its group from 1 on; puts each into the ring of its group.
+    Row i has number `first` + i."""
     size = rings.shape[1]
     for i in range(len(groups)):
         group = groups[i]
@@ -70,7 +75,7 @@ def look_back(
         for j in range(len(back)):
             out[j, i] = rings[group, (count - back[j]) % size] if count >= back[j] else -1
         rings[group, count % size] = first + i
-        counts[group] = count + 1
+        counts[group] = places[i] = count + 1
         last[group] = time[i]
 
 
@@ -98,22 +103,22 @@ Work = Generator[Batch, None, None]
 
 
 class Lags:
-    """`asked` of rows of `schema`; `ttl` µs after the last row of a group there is none before."""
+    """`asked` of rows of `schema`; `ttl` µs after the last row of a group there is none before. Fields `numbered` are a row's place."""
 
-    def __init__(self, by: tuple[Field, ...], asked: Sequence[Lag], schema: Schema, ttl: int | None) -> None:
-        self.by, self.asked, self.ttl = by, asked, FOR_EVER if ttl is None else ttl
+    def __init__(self, by: tuple[Field, ...], asked: Sequence[Lag], schema: Schema, ttl: int | None, numbered: Sequence[str] = ()) -> None:
+        self.by, self.asked, self.numbered, self.ttl = by, asked, numbered, FOR_EVER if ttl is None else ttl
         names = {*(field.name for field in by), *(lag.column for lag in asked)}
         self.schema = Schema(tuple(field for field in schema.fields if field.name in names))
         self.back = np.array(sorted({lag.k for lag in asked}), np.int64)
         prefix = free_prefix("_l", self.schema.names)
-        #: The number of a row in its group: more before it, as far as that is known.
+        #: The number of a row in its group, from 0.
         self.place = Field(f"{prefix}0", INT64)
         self.format = Format(Schema((self.place, *self.schema.fields)), 0)
         self.clear()
 
     def clear(self) -> None:
         self.numbers = GroupNumbers(self.by)
-        self._rings = np.empty((0, int(self.back[-1])), np.int64)
+        self._rings = np.empty((0, int(self.back.max(initial=1))), np.int64)
         self._counts, self._last = np.empty((2, 0), np.int64)
         self._pieces: list[Batch] = []
         self._rows = self._left = self._groups_left = 0
@@ -125,18 +130,19 @@ class Lags:
         return self.numbers.bytes + arrays + sum(map(batch_bytes, self._pieces))
 
     def take(self, batch: Batch) -> Generator[Batch, None, dict[str, Column]]:
-        """Returns the lags of rows in stream order, which come behind those taken before."""
+        """Returns the lags and places of rows in stream order, which come behind those taken before."""
         groups, n = (yield from self._groups_of(batch)), len(batch)
-        before = np.empty((len(self.back), n), np.int64)
+        before, places = np.empty((len(self.back), n), np.int64), np.empty(n, np.int64)
         times = np.ascontiguousarray(batch.time)
-        look_back(groups, times, self._rows, self.ttl, self.back, self._rings, self._counts, self._last, before)
+        look_back(groups, times, self._rows, self.ttl, self.back, self._rings, self._counts, self._last, before, places)
         self._add(batch)
         found = {}
         for j, k in enumerate(self.back.tolist()):
             found[k] = yield from self._taken(before[j], {lag.column for lag in self.asked if lag.k == k})
         if self._rows > 2 * self._left + ROWS_MORE:
             yield from self._sweep()
-        return {lag.name: found[lag.k][lag.column] for lag in self.asked}
+        numbered = {name: Column(INT64, places) for name in self.numbered}
+        return {lag.name: found[lag.k][lag.column] for lag in self.asked} | numbered
 
     def _groups_of(self, batch: Batch) -> Generator[Batch, None, np.ndarray]:
         groups = self.numbers.of(batch.columns, len(batch))

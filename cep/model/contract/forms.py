@@ -13,7 +13,7 @@ from cep.model.duration import format_duration, signed_duration
 from cep.model.expr import Literal
 from cep.model.limits import shown
 from cep.model.schema import Schema
-from cep.model.windows import TimeWindow, TrailingWindow, Window
+from cep.model.windows import SizeWindow, TimeWindow, TrailingWindow, Window
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,13 @@ def _read_time_window(value: Any) -> TimeWindow:
     return window
 
 
+def _read_bounded_window(value: Any) -> TimeWindow | SizeWindow:
+    window = windows.from_json(value)
+    if not isinstance(window, TimeWindow | SizeWindow):
+        raise QueryError(f"expected a window of time or of a number of rows, got one of type {value['type']!r}", "/type")
+    return window
+
+
 def _read_literal(value: Any, pointer: str) -> Literal:
     literal = expressions.from_json(value, pointer)
     if not isinstance(literal, Literal):
@@ -166,6 +173,7 @@ ORDER = Form(
 SPAN = Form(lambda us: f"-{format_duration(-us)}" if us < 0 else format_duration(us), _read_span, _DURATION)
 WINDOW = Form(windows.to_json, _read_window, schema_reference("Window"))
 TIME_WINDOW = Form(windows.to_json, _read_time_window, schema_reference("Window"))
+BOUNDED_WINDOW = Form(windows.to_json, _read_bounded_window, schema_reference("Window"))
 TRAILING_WINDOW = Form(windows.to_json, _read_trailing_window, schema_reference("Window"))
 TABLE = Form(tables.to_json, tables.from_json, schema_reference("Table"))
 SCHEMA = Form(Schema.to_json, Schema.from_json, {"type": "array", "items": schema_reference("StreamField")})

@@ -13,12 +13,13 @@ from cep.model.windows import PanedWindow, SizeWindow, TimeWindow
 
 
 class Selecting(Grouped):
-    """Which tuples of a window and group come out, and in which order, is left to say. Event time is window end - 1.
+    """Which tuples of a window and group come out, and in which order, is left to say. Event time is window end - 1, of a window by
+    rows that of its last one.
 
     Without a window all tuples come out, in stream order, at their own time.
     """
 
-    window: TimeWindow | None
+    window: TimeWindow | SizeWindow | None
 
     def output_schema(self, *inputs: Schema) -> Schema:
         check_columns(self.name, "by", self.by, inputs[0])
@@ -40,18 +41,18 @@ class Selecting(Grouped):
 
     @property
     def repeats(self) -> bool:
-        return self.window is not None and self.window.advance < self.window.size
+        return isinstance(self.window, TimeWindow) and self.window.advance < self.window.size
 
     @property
     def row_order(self) -> Order:
-        return Order.SEQUENTIAL if self.window is None else Order.MERGEABLE
+        return Order.MERGEABLE if isinstance(self.window, TimeWindow) else Order.SEQUENTIAL
 
     def reads_origins(self, times: Collection[str]) -> bool:
         return True
 
     def grain(self, below: int) -> int:
-        return 1 if self.window is None else gcd(below, self.window.grain)
+        return gcd(below, self.window.grain) if isinstance(self.window, TimeWindow) else 1
 
     @property
     def windows(self) -> Mapping[str, PanedWindow | SizeWindow]:
-        return {} if self.window is None else {"window": self.window}
+        return {"window": self.window} if isinstance(self.window, TimeWindow) else {}

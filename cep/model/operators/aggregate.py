@@ -13,7 +13,7 @@ from cep.model.contract.columns import check_columns, checked_condition, read_by
 from cep.model.contract.forms import BY, FLAG, FUNCTIONS, TEXT, WINDOW, Form
 from cep.model.contract.operator import Grouped, Origins, Wanted
 from cep.model.functions import FUNCTIONS as KNOWN
-from cep.model.functions import Function, Order, UserFunction, result_field
+from cep.model.functions import OF_OVER, Function, Order, UserFunction, result_field
 from cep.model.schema import Field, Schema
 from cep.model.types import listing
 from cep.model.windows import (
@@ -75,8 +75,8 @@ class Aggregate(Grouped):
         where, pointer = f"operator {self.name!r}, field {name!r}", f"/functions/{escaped(name)}"
         if isinstance(function, UserFunction):
             return _user_result(name, function, schema, where, pointer)
-        if function.name == "lag":
-            raise QueryError(f"{where}: lag is a function of `over`, which answers every tuple", pointer)
+        if function.name in OF_OVER:
+            raise QueryError(f"{where}: {function.name} is a function of `over`, which answers every tuple", pointer)
         if function.name in ("window_start", "window_end") and isinstance(self.window, UnboundedWindow) and self.window.advance is None:
             raise QueryError(f"{where}: an UNBOUNDED window with an answer for every tuple has no {function.name}", pointer)
         return result_of(function, name, schema, where, pointer)

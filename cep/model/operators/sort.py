@@ -9,11 +9,11 @@ from cep.errors import QueryError
 from cep.model.checked import check_fields
 from cep.model.contract import phrases
 from cep.model.contract.columns import check_columns, schema_of
-from cep.model.contract.forms import BY, ORDER, TEXT, TIME_WINDOW, Form, optional
+from cep.model.contract.forms import BOUNDED_WINDOW, BY, FLAG, ORDER, TEXT, Form, optional
 from cep.model.contract.operator import Wanted
 from cep.model.contract.selecting import Selecting
 from cep.model.schema import INT64, Field, Schema
-from cep.model.windows import TimeWindow
+from cep.model.windows import SizeWindow, TimeWindow
 
 
 class Ranked(Selecting):
@@ -41,14 +41,18 @@ class Ranked(Selecting):
 @dataclass(frozen=True)
 class Sort(Ranked):
     """The tuples of each window and group in the order of `order`, (column, descending), with their `rank` from 1, at event time
-    window end - 1. Without a window: the tuples in stream order, unchanged."""
+    window end - 1, of a window by rows that of its last tuple. Without a window: the tuples in stream order, unchanged.
+
+    `emit_partial`: windows by rows that are incomplete at the end come out too.
+    """
 
     name: str
     input: str
-    window: TimeWindow | None = None
+    window: TimeWindow | SizeWindow | None = None
     by: tuple[str, ...] = ()
     order: tuple[tuple[str, bool], ...] = ()
     rank: str = "rank"
+    emit_partial: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -56,10 +60,14 @@ class Sort(Ranked):
             raise QueryError(f"operator {self.name!r}: a sort without a window is by event time, and has neither by nor order", "/window")
         if self.window is not None and not self.order:
             raise QueryError(f"operator {self.name!r}: expected at least one column to order by", "/order")
+        if isinstance(self.window, SizeWindow) and self.window.advance < self.window.size:
+            raise QueryError(f"operator {self.name!r}: windows by rows do not overlap here", "/window/advance")
+        if self.emit_partial and not isinstance(self.window, SizeWindow):
+            raise QueryError(f"operator {self.name!r}: emit_partial is for SIZE windows", "/emit_partial")
 
     @staticmethod
     def keys() -> Mapping[str, Form]:
-        return {"input": TEXT, "window": optional(TIME_WINDOW), "by": BY, "order": ORDER, "rank": TEXT}
+        return {"input": TEXT, "window": optional(BOUNDED_WINDOW), "by": BY, "order": ORDER, "rank": TEXT, "emit_partial": FLAG}
 
     def explained(self) -> str:
         if self.window is None:

@@ -36,6 +36,7 @@ _USERS = "a user's function"
 #: What is refused -> why; a part of the table in docs/spark.md.
 REFUSED_EXPRESSIONS: dict[str, str] = {
     "hash": "Spark has no integers that wrap around, of which the project's hash is made",
+    "json_get": "Spark's readers of JSON take other texts than ours, such as single quotes, and write what they find anew",
     "parse_time": "Spark's readers of instants take other texts than ours, such as a month of one digit",
     _USERS: "Spark would call it row by row in Python processes of its own, where a row that fails ends the query",
     **casts.REFUSED_CASTS,

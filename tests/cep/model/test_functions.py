@@ -130,8 +130,8 @@ def test_what_takes_numbers_says_so(function: Function) -> None:
 def test_every_function_has_a_class() -> None:
     classes = {order: {name for name in FUNCTIONS if Function(name).order is order} for order in Order}
     assert classes[Order.MERGEABLE] == {"first", "last", "arg_min", "arg_max", "collect"}
-    assert classes[Order.SEQUENTIAL] == {"lag"}
-    assert classes[Order.COMMUTATIVE] == FUNCTIONS.keys() - classes[Order.MERGEABLE] - {"lag"}
+    assert classes[Order.SEQUENTIAL] == {"lag", "row_number"}
+    assert classes[Order.COMMUTATIVE] == FUNCTIONS.keys() - classes[Order.MERGEABLE] - {"lag", "row_number"}
 
 
 def test_which_partials_are_large() -> None:

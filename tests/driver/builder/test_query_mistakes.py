@@ -35,7 +35,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str]] = {
     "several first columns": (lambda: untyped.over("w", TRAILING("1s"), x=first(["a", "b"])), "write **first([...]) in place of", ""),
     "an expression of over": (
         lambda: q.over("w", TRAILING("1s"), x=sum_(col("a") * 2)),
-        'compute the expression in a map before, such as .map("values", ..., x_of=a * 2), and write sum("x_of")',
+        'compute the expression before, such as .with_columns("values", x_of=a * 2), and write sum("x_of")',
         "/functions/x",
     ),
     "a stream for a table": (lambda: untyped.lookup("l", RIGHT, on="a"), "got stream 'right'; a table that a stream feeds is", "/table"),

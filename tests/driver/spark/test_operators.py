@@ -29,7 +29,7 @@ RUN = (
     *("aggregate time", "aggregate session", "aggregate running"),
 )
 #: Seeds whose queries have each of RUN between them.
-CI = (1, 5, 7, 8, 9, 20, 35)
+CI = (3, 5, 7, 26, 35, 43)
 #: Without those that give out an answer anew in every micro-batch that changes it.
 LIVE = tuple(kind for kind in RUN if kind not in ("deduplicate", "aggregate running"))
 CI_LIVE, LONG_LIVE = (3,), (5, *range(10, 90))
@@ -65,7 +65,7 @@ def test_rows_that_come_in_many_micro_batches(seed: int) -> None:
     assert_near(expected(query, inputs).outputs, found, scale_of(inputs))
 
 
-@pytest.mark.parametrize("seed", [5000, pytest.param(5003, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", [5003, pytest.param(5005, marks=pytest.mark.long)])
 def test_the_last_of_each_window(seed: int) -> None:
     query, inputs = drawn_case(seed, ("keep_last", "map", "filter"))
     assert "keep_last" in map(kind_of, query.operators)

@@ -35,6 +35,7 @@ from driver import (
     min_,
     nullif,
     quantile,
+    row_number,
     sql,
     stream,
     sum_,
@@ -66,6 +67,10 @@ EVER = TIME("36500d")
 FORMS: dict[str, tuple[str, Callable[[], Query]]] = {
     "everything": ("SELECT * FROM bid", lambda: bid),
     "columns": ("SELECT price, Auction AS a FROM Bid", lambda: bid.map("select", price=col("price"), a=col("auction"))),
+    "and some more": (
+        "SELECT *, price * 2 AS twice FROM bid WHERE price > 1",
+        lambda: bid.filter("where", col("price") > 1).with_columns("select", twice=col("price") * 2),
+    ),
     "but some": ("SELECT * EXCEPT (tags, at, channel) FROM bid", lambda: bid.map("select", auction=col("auction"), price=col("price"))),
     "expressions": (
         "SELECT price * 0.9 AS a, price // 2 % 3 AS b, -price AS c, price / 2 AS d, lower(channel) || 'x' AS e FROM bid",
@@ -218,6 +223,28 @@ FORMS: dict[str, tuple[str, Callable[[], Query]]] = {
         "SELECT auction, count(*) AS n FROM bid GROUP BY auction EMIT EVERY INTERVAL '1' MINUTE",
         lambda: bid.aggregate("group", UNBOUNDED("1m", ttl=None), by="auction", n=count()),
     ),
+    "the number of a row": (
+        "SELECT price, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) AS n FROM bid",
+        lambda: bid.over("number", TRAILING(rows=1), by="auction", rank=row_number()).map("select", price=col("price"), n=col("rank")),
+    ),
+    "every second row": (
+        "SELECT price FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) AS n FROM bid) WHERE n % 2 = 0 AND price > 1",
+        lambda: (
+            bid.over("number", TRAILING(rows=1), by="auction", rank=row_number())
+            .filter("where", (col("rank") % 2 == 0) & (col("price") > 1))
+            .map("select", price=col("price"))
+        ),
+    ),
+    "some of the first rows, and their number": (
+        "SET state_ttl = '1 h'; SELECT price, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) * 10 AS n FROM bid "
+        "QUALIFY ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) <= 3",
+        lambda: (
+            bid.over("over", TRAILING(rows=1), by="auction", ttl="1h", row_number=row_number())
+            .over("number", TRAILING(rows=1), by="auction", ttl="1h", rank=row_number())
+            .filter("qualify", col("rank") <= 3)
+            .map("select", price=col("price"), n=col("row_number") * 10)
+        ),
+    ),
     "answers at the end": (
         "SELECT auction, count(*) AS n FROM bid GROUP BY auction EMIT AT END",
         lambda: bid.aggregate("group", UNBOUNDED(f"{2**56}us", ttl=None), by="auction", n=count()),
@@ -337,7 +364,7 @@ FORMS: dict[str, tuple[str, Callable[[], Query]]] = {
         "CREATE TABLE side (key BIGINT NOT NULL, value VARCHAR) WITH (path = '/d/side.csv', refresh = '1 m'); "
         "SELECT price, value FROM bid JOIN side ON auction % 10 = key",
         lambda: (
-            bid.map("lookup_values", {**EVERY_COLUMN, "key": col("auction") % 10})
+            bid.with_columns("lookup_values", key=col("auction") % 10)
             .lookup("lookup", ("/d/side.csv", {"key": int, "value": "string?"}), on="key", refresh="1m")
             .map("select", price=col("price"), value=col("value"))
         ),

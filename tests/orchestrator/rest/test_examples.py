@@ -64,6 +64,7 @@ def _counted(name: str, window: Window) -> Query:
 #: The same queries from Python.
 BUILT = {
     "map": _visits("picked").map("picked", ip=col("ip"), s=col("ms") / 1000),
+    "map, and all other columns": _visits("with_seconds").with_columns("with_seconds", s=col("ms") / 1000),
     "filter": _visits("slow").filter("slow", SLOW),
     "union": _visits("both").filter("slow", SLOW).at("page_views").filter("quick", QUICK).union("both", "slow", "quick"),
     "demux": _visits("route").demux("route", {"slow": SLOW}, otherwise="quick").at("route.slow").output("out_route_slow").at("route.quick"),
@@ -99,6 +100,7 @@ BUILT = {
     "as_of_join": _visits("as_of").as_of_join("as_of", SALES, on="ip", how="left", tolerance="1m"),
     "zip": _visits("paired").zip("paired", SALES, prefix="sale_"),
     "sort": _visits("sorted").sort("sorted", TIME("30s"), by="ip", order="-ms"),
+    "sort, each hundred rows": _visits("slowest_of_hundred").sort("slowest_of_hundred", SIZE(100), by="ip", order="-ms"),
     "top_n": _visits("slowest").top("slowest", 3, TIME("30s"), by="ip", order="-ms"),
     "keep_last": _visits("latest").deduplicate("latest", keep="last", window=TIME("30s"), by="ip"),
     "sample_n": _visits("a_few").sample("a_few", n=3, window=TIME("30s"), by="ip"),

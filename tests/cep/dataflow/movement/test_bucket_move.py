@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cep.dataflow.movement import bucket_move
 from cep.kernels.jit import interpreted
 from cep.model.expr import ColumnRef, Literal, col
-from cep.model.functions import count, first, lag, last, max_
+from cep.model.functions import count, first, lag, last, max_, row_number
 from cep.model.operators import Aggregate, AsOfJoin, Deduplicate, Filter, IntervalJoin, Join, Over, Sort, StatefulMap, TopN
 from cep.model.query import Options, Output, Query
 from cep.model.schema import INT64, Schema
@@ -107,9 +107,10 @@ def families() -> Query:
         Aggregate("running", "f", UnboundedWindow(None, 6), by, n),
         Aggregate("periodic", "f", UnboundedWindow(4, 9), by, n),
         Sort("sorted", "f", tens, by, (("v", True),)),
+        Sort("threes", "f", SizeWindow(3, 3), by, (("v", True),), emit_partial=True),
         TopN("top", "f", TimeWindow(12, 4), by, (("v", False),), 2),
         Deduplicate("once", "f", ("k", "v"), 8),
-        Over("ten", "f", TrailingWindow(10, None), by, (*n, ("before", lag("v", 2)))),
+        Over("ten", "f", TrailingWindow(10, None), by, (*n, ("before", lag("v", 2)), ("nth", row_number()))),
         Over("three", "f", TrailingWindow(None, 3), by, n, 9),
     )
     read = {name for operator in operators for name in operator.inputs}

@@ -75,6 +75,7 @@ FUNCTIONS: tuple[Function, ...] = (
     functions.lag("word", 1),
     functions.lag("x", 3),
     functions.lag("t", 2),
+    functions.row_number(),
 )
 
 
@@ -89,12 +90,14 @@ CASES = {
     "rows without a key": over(TrailingWindow(None, 7), functions.max_("word"), functions.avg("x"), by=()),
     "of numbers, with a ttl": over(TrailingWindow(20, None), functions.min_("m"), functions.max_("n"), by=("n",), ttl=6),
     "one row": over(TrailingWindow(None, 1), functions.count(), functions.last("x")),
+    "numbers alone": over(TrailingWindow(None, 1), functions.row_number(), by=("word", "n"), ttl=9),
+    "numbers of all": over(TrailingWindow(None, 1), functions.row_number(), by=()),
     "lags alone": over(TrailingWindow(None, 1), functions.lag("n", 2), functions.lag("word"), by=("x",), ttl=9),
 }
 
 
 def operator(described: Over, letters: DeadLetters | None = None, limit: int = 1 << 30) -> OverOperator:
-    asked = tuple((name, function) for name, function in described.functions if function.name != "lag")
+    asked = tuple((name, function) for name, function in described.functions if function.name not in functions.OF_OVER)
     aggregate = Aggregate("o", "s", UnboundedWindow(None, None), described.by, asked)
     spec = AggregateSpec.of(aggregate, SCHEMA, frozenset({"t"}), "whole", origin=True) if asked else None
     return OverOperator(described, spec, Hold(SCHEMA, 2, False), limit, DeadLetters() if letters is None else letters)
@@ -230,7 +233,7 @@ def test_groups_that_are_over_and_regions_that_are_large_are_cut_down(
 def test_lags_of_many_groups_are_swept(as_python: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lags, "ROWS_MORE", 64)
     monkeypatch.setattr(lags, "GROUPS_MORE", 8)
-    described = over(TrailingWindow(None, 1), functions.lag("word", 2), functions.lag("x", 1), by=("m",), ttl=40)
+    described = over(TrailingWindow(None, 1), functions.lag("word", 2), functions.row_number(), by=("m",), ttl=40)
     choose, running = random.Random(3), operator(described)
     arrivals = [Tuple(i // 3, (0, i), {**row(choose), "t": i // 3, "m": i // 50 + choose.randrange(3)}) for i in range(900)]
     found: list[Tuple] = []

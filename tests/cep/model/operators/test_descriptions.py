@@ -1,7 +1,7 @@
 """What descriptions of operators answer: in words, the schema that comes out, what is read, what is waited for, and refusals.
 
 Tests `aggregate.py`, `apply.py`, `deduplicate.py`, `demux.py`, `interval_join.py`, `join.py`, `lookup.py`, `over.py`, `sort.py`,
-`stateful_map.py`, `table_versions.py`, `union.py`, `versioned_lookup.py`, `cep/model/contract/phrases.py`.
+`map.py`, `stateful_map.py`, `table_versions.py`, `union.py`, `versioned_lookup.py`, `cep/model/contract/phrases.py`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from cep.model.operators import (
     IntervalJoin,
     Join,
     Lookup,
+    Map,
     Over,
     Sort,
     StatefulMap,
@@ -74,6 +75,7 @@ DEMUX = Demux("d", "s", (("big", col("n") > 9), ("hot", col("x") > 0.5)), "rest"
 LOOKUP = Lookup("l", "s", TABLE, ON, "left", "t_")
 AGAIN = Lookup("l", "s", TABLE, ON, "inner", "t_", versions="since", refresh=M_US)
 MOMENTS, VERSIONS, VERSIONED = AGAIN.in_full()
+MORE = Map("m", "s", (("n", col("n") + 1), ("twice", col("x") * 2)), keep_others=True)
 assert isinstance(VERSIONED, VersionedLookup)
 FUNCTION = StatefulMap("m", "s", ("k",), S_US, function="mod:step", columns=("n",), schema=Schema.of({"y": "int64"}))
 
@@ -121,6 +123,12 @@ SAID: list[tuple[Operator, tuple[Schema, ...], str, dict[str, str]]] = [
         (ROWS,),
         "over the last 10m by k, ttl 1m: before = lag(n, 1), sum = sum(n)",
         {f.name: "" for f in ROWS.fields} | {"before": "int64?", "sum": "int64?"},
+    ),
+    (
+        MORE,
+        (ROWS,),
+        "map to all columns with n = n + 1, twice = x * 2",
+        {"t": "", "k": "", "n": "int64", "x": "", "tags": "", "twice": "float64?"},
     ),
     (
         Sort("o", "s", TIME("10s"), ("k",), (("n", True), ("t", False)), "place"),
@@ -171,6 +179,7 @@ READ: list[tuple[Operator, list[tuple[set[str], set[str]]]]] = [
     (LOOKUP, [({"n", "t_name"}, {"k", "n"})]),
     (VERSIONED, [({"n", "t_name"}, {"k", "n"}), ({"n", "t_name"}, {"version", "until", "of.k", "of.name", "of.since"})]),
     (VERSIONS, [({"of.k"}, set())]),
+    (MORE, [({"k", "n"}, {"k", "n", "x"})]),
     (over(), [({"t"}, {"k", "n", "t"})]),
     (Sort("o", "s", TIME("10s"), ("k",), (("n", True),)), [({"t"}, {"k", "n", "t"})]),
     (stateful_map(), [({"k"}, {"k", "x", "seen", "last"})]),
@@ -200,6 +209,8 @@ def test_it_reads_what_is_wanted_of_it_and_what_it_needs(operator: Operator, por
         (interval_join(), "n", None),
         (LOOKUP, "n", ("n",)),
         (LOOKUP, "t_name", None),
+        (MORE, "k", ("k",)),
+        (MORE, "n", None),
         (over(), "n", ("n",)),
         (over(), "sum", None),
         (stateful_map(), "k", ("k",)),

@@ -160,7 +160,7 @@ def test_every_documented_cell(spark: SparkSession) -> None:
         if not same(wanted, result) and not close:
             wrong.append(f"{cell.line}, got {result!r}")
     assert not wrong, "\n".join(wrong)
-    assert {each for each in made if isinstance(each, str)} == {"hash", "parse_time", "a cast of float64 to string"}
+    assert {each for each in made if isinstance(each, str)} == {"hash", "json_get", "parse_time", "a cast of float64 to string"}
 
 
 def test_every_kind_of_expression_is_in_a_documented_cell_or_below() -> None:
@@ -187,6 +187,7 @@ def test_what_is_refused_says_what_and_why(spark: SparkSession) -> None:
     schema = Schema.of({"x": float, "s": str})
     refused = {
         "hash": hash_(col("x")),
+        "json_get": col("s").json_get("$"),
         "parse_time": parse_time(col("s"), "%Y"),
         "a user's function": Udf("tests.support.user_functions:root", (col("x"),), FLOAT64, True),
         "a cast of float64 to string": col("x").cast(str),
