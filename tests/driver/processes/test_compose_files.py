@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,14 @@ def test_the_schema_of_docker_compose_1_29_holds(topology: Topology | None) -> N
         pytest.skip(f"no docker-compose 1.29 here: {SCHEMA} is not there")
     document = read_compose(COMPOSE.read_text())
     jsonschema.Draft7Validator(json.loads(SCHEMA.read_text())).validate(document if topology is None else for_machine(document, topology))
+
+
+def test_the_image_is_built_of_every_package() -> None:
+    """What .dockerignore does not let in is not there when a role of it is started."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = {name.removesuffix("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
+    let_in = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert wanted <= let_in
 
 
 def test_hadolint_has_nothing_to_say() -> None:
