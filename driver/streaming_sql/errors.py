@@ -85,7 +85,7 @@ CODES: dict[str, Code] = {
     "SQL-SINK": Code("INSERT INTO writes to a sink or to a stream by its name", "CREATE SINK s WITH (connector = 'stream') or 'files'"),
     "SQL-PATTERN": Code("the pattern is none of this dialect", "one as docs/features/sql.md has them"),
     "SQL-EXPRESSION": Code("this dialect does not have it", "an expression of docs/features/sql.md"),
-    "SQL-QUERY": Code("the statement is well formed, and the query it means is refused", "what the message says"),
+    "SQL-QUERY": Code("the statement is well formed, and the query it means is refused", ""),
 }  # fmt: skip
 
 
