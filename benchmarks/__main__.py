@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from benchmarks import model, report
-from benchmarks.faults import cuts, elastic, fuzz, fuzz_links, kills, leaks, recoveries, states
+from benchmarks.faults import connector_kills, cuts, elastic, fuzz, fuzz_links, kills, leaks, recoveries, states
 from benchmarks.harness import Harness, RowOutcome
-from benchmarks.measured import links, placement
+from benchmarks.measured import connectors, links, placement
 from benchmarks.nexmark import command as nexmark
 from benchmarks.rows import chosen
 
@@ -23,12 +23,14 @@ app.command("cuts")(cuts.command)
 app.command("fuzz")(fuzz.command)
 app.command("fuzz-links")(fuzz_links.command)
 app.command("kills")(kills.command)
+app.command("connector-kills")(connector_kills.command)
 app.command("faults")(recoveries.command)
 app.command("elastic")(elastic.command)
 app.command("state")(states.command)
 app.command("leaks")(leaks.command)
 app.command("nexmark")(nexmark.command)
 app.command("links")(links.command)
+app.command("connectors")(connectors.command)
 
 
 def _work_folder() -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -186,6 +187,32 @@ def test_a_source_that_ends_ends_its_stream_and_a_sink_waits_for_the_next(cluste
         out.send([record(i) for i in range(100)])
     again.wait()
     until(lambda: lines_in(tmp_path) == 2 * KEYS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(200)
+def test_rows_whose_memory_is_lost_fail_the_query_by_name(tmp_path: Path) -> None:
+    """Rows that no checkpoint covers lie in shared memory. Where that is gone, and an instance manager dies too, the query says whose rows
+    they were, and answers nothing that lacks them."""
+    (inside := tmp_path / "in").mkdir()
+    with LocalCluster(2, data=[tmp_path]) as own:
+        own.connect({"name": "out", "stream": "way.out", "to": {"connector": "files", "path": str(tmp_path / "out"), "roll_s": 0.1}})
+        until(lambda: state(own, "out")["error"] == "no query puts the stream out")
+        running = own.deploy(query("way").options(recover="on-commit", checkpoint="10s"))
+        own.connect({"name": "in", "stream": "way.in", "from": {"connector": "files", "path": str(inside)}})
+        put(inside, 0, [record(i) for i in range(1000)])
+        before = until(lambda: answers(tmp_path / "out"))
+        put(inside, 1, [record(i) for i in range(1000, 2000)])
+        until(lambda: state(own, "in")["rows"] == 2000)
+        pid = dict(own.processes())["connectors"]
+        (ring,) = (each.parent for each in Path("/dev/shm").glob("*/sent/*/owner") if json.loads(each.read_text())["pid"] == pid)
+        os.kill(pid, signal.SIGSTOP)
+        shutil.rmtree(ring.parent)
+        os.kill(pid, signal.SIGKILL)
+        kill(own, running.status()["placed"][0]["im"])
+        until(lambda: running.status()["state"] == "failed", 90)
+        until(lambda: "sent behind the last checkpoint is lost" in state(own, "out")["error"])
+        assert answers(tmp_path / "out") == before
 
 
 def test_one_that_fails_says_why_and_harms_no_other(cluster: LocalCluster, tmp_path: Path) -> None:
