@@ -8,13 +8,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp
 
 from console.guard import ConsoleGuard
-from console.pages import editor, history, now, queries, query, streams
+from console.pages import connectors, editor, history, now, queries, query, streams
 from console.settings import ConsoleConfig
 from console.shell import STYLE, THEMES, Shell
 from console.watch import ClusterWatch
 from driver.rest import Rest
 
-PAGES = (now, queries, query, editor, streams, history)
+PAGES = (now, queries, query, editor, streams, connectors, history)
 
 
 def make_console(config: ConsoleConfig, token: str | None, secret: str | None, patience_s: float = 3.0) -> ASGIApp:

@@ -22,6 +22,7 @@ TABS = (
     ("Queries", "/queries", "q"),
     ("Editor", "/editor", "e"),
     ("Streams", "/streams", "s"),
+    ("Connectors", "/connectors", "c"),
     ("History", "/history", "h"),
 )
 KEYS = (

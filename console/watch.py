@@ -70,6 +70,7 @@ class Sight:
     hosts: tuple[Mapping[str, Any], ...] = ()
     topology: Mapping[str, Any] = field(default_factory=dict)
     streams: tuple[Mapping[str, Any], ...] = ()
+    connectors: tuple[Mapping[str, Any], ...] = ()
     plans: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     moments: tuple[ClusterMoment, ...] = ()
     number: int = 0
@@ -146,6 +147,7 @@ class ClusterWatch:
             hosts=tuple(get("/hosts")),
             topology=get("/topology"),
             streams=tuple(get("/streams")),
+            connectors=tuple(get("/connectors")),
         )
 
     def _note(self, rates: ClusterRates, latencies: Mapping[str, tuple[int, ...]]) -> None:

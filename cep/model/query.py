@@ -29,6 +29,8 @@ PRE_AGGREGATION = ("auto", "on", "off")
 MESSAGE_POLICIES = ("interrupt", "poll")
 REBALANCE = ("auto", "off")
 HOSTS = ("spread", "packed")
+#: What a query has to itself, more from left to right.
+EXCLUSIVE = ("off", "core", "node")
 RECOVER = ("off", "on-commit", "at-once")
 _NUMBERS = ("replicas", "parallelism", "buckets", "windows_per_row_max", "state_bytes_max")
 _MAY_BE_NONE = ("parallelism", "state_bytes_max")
@@ -66,6 +68,7 @@ class Options:
     state_bytes_max: int | None = None
     #: (subquery, its instances), where asked for one by one; others have one per instance manager. Documents call it `parallelism`.
     parallelism_of: tuple[tuple[str, int], ...] = ()
+    exclusive: str = "off"  # no other query is placed on its cores, or on any core of their NUMA nodes, nor it where another one is
 
     @property
     def hosts_max(self) -> int | None:
@@ -127,6 +130,7 @@ def options_to_json(options: Options) -> dict[str, Any]:
         "recover": options.recover,
         "checkpoint": format_duration(options.checkpoint),
         "state_bytes_max": options.state_bytes_max,
+        "exclusive": options.exclusive,
     }
 
 
@@ -202,6 +206,7 @@ def options_from_json(document: Any, pointer: str = "") -> Options:
         parse_duration(merged["checkpoint"], "checkpoint"),
         merged["state_bytes_max"],
         tuple(sorted(merged["parallelism"].items())) if isinstance(merged["parallelism"], dict) else (),
+        merged["exclusive"],
     )
 
 
@@ -224,6 +229,7 @@ def _check_option(key: str, value: Any, pointer: str) -> None:
         "rebalance": REBALANCE,
         "hosts": HOSTS,
         "recover": RECOVER,
+        "exclusive": EXCLUSIVE,
     }.get(key)
     if key == "hosts" and _is_positive(value):
         return

@@ -178,7 +178,10 @@ def _pre_aggregation(decision: Decision) -> str:
 
 def _placement_policy(plan: PhysicalPlan) -> str:
     how = "least traffic across NUMA distance" if plan.numa else "in turn (NUMA is off)"
-    return f"{how}: {_counted(len(plan.workers), 'instance manager')}, cost {plan.cost:g}"
+    options = plan.query.options
+    alone = "" if options.exclusive == "off" else f", shared with no other query ({options.exclusive})"
+    polls = ", which poll" if options.message_policy == "poll" else ""
+    return f"{how}: {_counted(len(plan.workers), 'instance manager')}{polls}{alone}, cost {plan.cost:g}"
 
 
 def _placement(plan: PhysicalPlan) -> Iterator[str]:

@@ -12,7 +12,7 @@ from cep.model.functions import FUNCTIONS, PARAMETERS
 from cep.model.limits import EVENT_TIMES
 from cep.model.operator_documents import needed_keys
 from cep.model.operators import TYPES
-from cep.model.query import BALANCERS, HOSTS, MESSAGE_POLICIES, PRE_AGGREGATION, REBALANCE, RECOVER, SPLITS
+from cep.model.query import BALANCERS, EXCLUSIVE, HOSTS, MESSAGE_POLICIES, PRE_AGGREGATION, REBALANCE, RECOVER, SPLITS
 
 _STRING = {"type": "string"}
 _DURATION = {"type": "string", "examples": ["30s"]}
@@ -145,6 +145,7 @@ def _query() -> dict[str, Any]:
         "recover": {"enum": list(RECOVER)},
         "checkpoint": _DURATION,
         "state_bytes_max": {"type": ["integer", "null"], "minimum": 1},
+        "exclusive": {"enum": list(EXCLUSIVE)},
     }
     output = _object({"stream": _STRING, "input": _STRING, "files": _files(sinks.SINK_FORMATS)}, ["stream", "input"])
     properties = {

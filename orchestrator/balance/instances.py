@@ -19,6 +19,7 @@ from orchestrator.metrics.client import MetricClient
 from orchestrator.service import Service
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import MoveInstance
+from orchestrator.state.exclusive import held_alone
 from orchestrator.state.moves import reader_of
 
 LOOKS = 5  # over which load is measured; all of them after the last move of any instance
@@ -110,7 +111,8 @@ def _hosts(shares: Mapping[DeployedInstance, tuple[str, float]], state: ClusterS
     busy = dict.fromkeys(state.managers, 0.0)
     for im, share in shares.values():
         busy[im] = busy.get(im, 0.0) + share
-    return [ManagerLoad(manager.im, manager.node, busy[manager.im], manager.host) for manager in state.staying()]
+    alone = held_alone(state)  # where nothing comes or goes unasked
+    return [ManagerLoad(m.im, m.node, busy[m.im], m.host) for m in state.staying() if m.im not in alone]
 
 
 def _movable(wheres: Iterable[DeployedInstance], untried: Set[DeployedSubquery], state: ClusterState) -> dict[DeployedInstance, bool]:

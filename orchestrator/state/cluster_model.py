@@ -34,6 +34,7 @@ from orchestrator.records import (
 )
 from orchestrator.state import moves
 from orchestrator.state.blame import Blame, Deaths, check_blame
+from orchestrator.state.exclusive import closed_to
 from orchestrator.state.grouped import GroupedMap
 from orchestrator.state.life_cycle import is_over
 from orchestrator.state.quarantine import Quarantine
@@ -232,14 +233,16 @@ class ClusterModel:
 
     # --- instance managers
 
-    def workers(self, query: str = "") -> tuple[Worker, ...]:
+    def workers(self, query: str = "", alone: str = "off") -> tuple[Worker, ...]:
         """The instance managers for the planner, but for those that are known to be dead; a core that hosts n instances, of others than
-        `query`, has 1 / (n + 1) left."""
+        `query`, has 1 / (n + 1) left, and nothing where it would share what one of them has alone. `alone`: what `query` is to have so."""
+        closed = closed_to(self, query, alone)
         is_live = query in self.queries and not is_over(self.queries[query].state)
         its = Counter(instance.im for instance in self.plans[query].instances) if is_live else Counter[str]()
         alive = (manager for manager in self.staying() if (manager.im, manager.process) not in self.dead)
         managers = sorted(alive, key=lambda manager: manager.im)
-        return tuple(Worker(m.im, m.node, m.core, m.endpoint, 1 / (1 + self._hosting[m.im] - its[m.im]), m.host) for m in managers)
+        left = {m.im: 0.0 if m.im in closed else 1 / (1 + self._hosting[m.im] - its[m.im]) for m in managers}
+        return tuple(Worker(m.im, m.node, m.core, m.endpoint, left[m.im], m.host) for m in managers)
 
     def staying(self) -> Iterator[InstanceManager]:
         """The instance managers of hosts that are not leaving."""

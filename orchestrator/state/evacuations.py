@@ -20,6 +20,7 @@ from cep.plan.physical import Instance
 from orchestrator.records import Evacuation, FailureCause, InstanceManager, Now, QueryRecord
 from orchestrator.state import moves
 from orchestrator.state.cluster_model import ClusterModel
+from orchestrator.state.exclusive import closed_to
 from orchestrator.state.life_cycle import is_over
 
 PATIENCE_S = 20.0
@@ -117,8 +118,10 @@ def _refuge(model: ClusterModel, record: QueryRecord, instance: Instance) -> str
     most = model.plans[record.name].query.options.hosts_max
     is_full = most is not None and len(own) >= most
 
-    def preference(manager: InstanceManager) -> tuple[bool, int, int, str]:
-        return is_full and manager.host not in own, beside.count(manager.im), model.hosted_by(manager.im), manager.im
+    closed = closed_to(model, record.name, model.plans[record.name].query.options.exclusive)
+
+    def preference(manager: InstanceManager) -> tuple[bool, bool, int, int, str]:
+        return manager.im in closed, is_full and manager.host not in own, beside.count(manager.im), model.hosted_by(manager.im), manager.im
 
     best = min(model.staying(), key=preference, default=None)
     return None if best is None else best.im

@@ -16,6 +16,7 @@ from cep.plan.checkpoints import recovers
 from cep.plan.moving import heads, why_it_stays
 from cep.plan.physical import Instance, PhysicalPlan, Worker
 from orchestrator.records import Evacuation, InstanceManager, QueryRecord, Relocation, Status
+from orchestrator.state.exclusive import closed_to
 from orchestrator.state.life_cycle import is_over
 
 _AT_WORK = frozenset(("running", "draining", "stopping"))
@@ -26,6 +27,7 @@ class ClusterView(Protocol):
     """The part of `ClusterModel` that a move depends on."""
 
     plans: dict[str, PhysicalPlan]
+    queries: dict[str, QueryRecord]
     managers: Mapping[str, InstanceManager]
     leaving: dict[str, Evacuation]
 
@@ -81,6 +83,8 @@ def _check_now(state: ClusterView, record: QueryRecord, instance: Instance, im: 
         raise Conflict(f"{name} is on {im!r} already")
     if (host := state.managers[im].host) in state.leaving:
         raise Conflict(f"{name} cannot move to {im!r}: host {host!r} is leaving")
+    if im in closed_to(state, record.name, state.plans[record.name].query.options.exclusive):
+        raise Conflict(f"{name} cannot move to {im!r}: one of two queries there would have its core or node alone (option exclusive)")
     head = next((head for head in heads(state.plans[record.name]) if state.is_moving(record, head)), None)
     if head is not None:
         raise Conflict(f"{name} cannot move now: buckets of {head} are moving; wait until they have")

@@ -21,6 +21,7 @@ from cep.plan.physical import PhysicalPlan, Worker
 from orchestrator.records import InstanceManager, Now, QueryRecord, death_key
 from orchestrator.state.blame import DEATHS_MAX
 from orchestrator.state.cluster_model import ClusterModel
+from orchestrator.state.exclusive import closed_to
 from orchestrator.state.losses import certainly_lost, missing
 
 SUSPECT_MAX = 100  # of the processes that a query has lost since its last checkpoint
@@ -129,10 +130,11 @@ def _placed(
 ) -> PhysicalPlan:
     here = Counter(instance.im for instance in plan.instances)
     room = {worker.im: worker.capacity for worker in model.workers()}
+    closed = closed_to(model, plan.query.name, plan.query.options.exclusive)  # better beside others than nowhere
     for instance in plan.instances:
         im = asked.get((instance.subquery, instance.index), instance.im)
         if im not in living:
-            im = min(living, key=lambda each: (here[each], -room.get(each, 0.0), each))
+            im = min(living, key=lambda each: (each in closed, here[each], -room.get(each, 0.0), each))
             here[im] += 1
         manager = living[im]  # perhaps another process of that id
         worker = Worker(im, manager.node, manager.core, manager.endpoint, host=manager.host)

@@ -50,6 +50,7 @@ def shown(client: httpx.Client, page: str, *words: str) -> str:
         ("/queries", ("rows out/s", "running")),
         ("/editor", ("What it would become", "deploy …")),
         ("/streams", ("behind the clock", "passed", "visits")),
+        ("/connectors", ("waiting", "what is wrong")),
         ("/history", ("What happened", "latency, p99")),
     ],
 )
