@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -27,9 +27,9 @@ class HostCluster:
         self.url = f"https://{net.address(1)}:{REST_PORT}"
         self.agents: dict[int, subprocess.Popen[str]] = {}
 
-    def client(self, host: str = "client") -> Cluster:
-        """`host`: where it says that it is."""
-        return Cluster(self.url, self.token, ca=self.ca, host=host, patience_s=60.0)
+    def client(self, host: str = "client", token: str | None = None) -> Cluster:
+        """`host`: where it says that it is; `token`: another one than the cluster's."""
+        return Cluster(self.url, token or self.token, ca=self.ca, host=host, patience_s=60.0)
 
     def join(self, number: int, *options: str) -> None:
         where = ("--name", f"h{number}", "--address", self.net.address(number), "--instances", "1", "--ca", self.ca)
@@ -70,8 +70,10 @@ def first_line(process: subprocess.Popen[str], timeout_s: float = READY_S) -> st
 
 
 @contextmanager
-def host_cluster(net: HostNetwork, folder: Path, session_s: float, hosts: int = 3, data: Path | None = None) -> Iterator[HostCluster]:
-    """While the block lasts; `folder`: for keys. Raises RuntimeError: a part did not start."""
+def host_cluster(
+    net: HostNetwork, folder: Path, session_s: float, hosts: int = 3, data: Path | None = None, first: Sequence[str] = ()
+) -> Iterator[HostCluster]:
+    """While the block lasts; `folder`: for keys; `first`: more options of the first host. Raises RuntimeError: a part did not start."""
     keys, token = folder / "keys", os.urandom(16).hex()
     made = HostCluster(net, keys, token)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -84,8 +86,8 @@ def host_cluster(net: HostNetwork, folder: Path, session_s: float, hosts: int = 
     options = () if data is None else ("--data", str(data))
     begin = ("--listen", net.address(1), "--name", "h1", "--port", str(REST_PORT), "--keys", str(keys), "--instances", "1")
     with ExitStack() as ending:
-        first = made.start(1, "up", *begin, "--session-timeout", f"{session_s:g}", *options)
-        ending.callback(end, lambda: [first])
+        begun = made.start(1, "up", *begin, "--session-timeout", f"{session_s:g}", *options, *first)
+        ending.callback(end, lambda: [begun])
         ending.callback(end, lambda: list(made.agents.values()))
         for number in range(2, hosts + 1):
             made.join(number, *options)

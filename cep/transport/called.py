@@ -11,10 +11,11 @@ import zmq
 
 from cep.errors import ProtocolError
 from cep.transport import zeromq
+from cep.transport.accounts import Accounts
 from cep.transport.coalescing import Coalescer
 from cep.transport.endpoints import Endpoint
 from cep.transport.ends import CalledEnd, new_incarnation
-from cep.transport.frames import REFUSED, Frame, OtherVersion
+from cep.transport.frames import HEAD_BYTES, REFUSED, Frame, OtherVersion
 from cep.transport.keyring import Keyring, Speaker
 from cep.transport.switchboard import Switchboard
 
@@ -36,6 +37,7 @@ class Called:
         self._listening = zeromq.listen(own.address)
         self.address = f"{own.address.rpartition(':')[0]}:{self._listening.getsockname()[1]}"
         self.socket = zeromq.make_router(context, self._listening, keyring)
+        self.accounts = self._make_accounts()
         self.board = Switchboard(self._write, new_incarnation, coalescers, on_end, host=own.host)
         self.board.may_go_on = self._may_go_on
         self.strays, self.closed = 0, False
@@ -50,6 +52,7 @@ class Called:
         if parts is None:
             return None
         connection = parts[0].bytes
+        self.accounts.heard(connection, parts[0])
         try:
             frame, payload = zeromq.taken_apart(parts[1:])
             end, size = self.board.hear(connection, frame, payload, self._speaker(parts[1]), now)
@@ -62,7 +65,16 @@ class Called:
         return None, [], 0
 
     def _write(self, connection: bytes, frame: Frame, parts: tuple[Any, ...]) -> None:
+        self.accounts.wrote(connection, HEAD_BYTES + sum(map(len, parts)))
         zeromq.write(self.socket, frame, parts, connection)
+
+    def _make_accounts(self) -> Accounts:
+        return Accounts(self.socket, self._listening.getsockname()[1])
+
+    def tick(self, now: float) -> None:
+        """What is due."""
+        self.board.tick(now)
+        self.accounts.look(now)
 
     # keys
 
@@ -86,12 +98,15 @@ class Called:
 
     def rekey(self, keyring: Keyring) -> None:
         """Another ROUTER takes over where this one listens; callers come again."""
+        self.accounts.close()
         self.socket.close(linger=0)
         self.keyring = keyring
         self.socket = zeromq.make_router(self._context, self._listening, keyring)
+        self.accounts = self._make_accounts()
 
     def close(self, linger_ms: int) -> None:
         self.closed = True
+        self.accounts.close()
         self.socket.close(linger=linger_ms)
         self._listening.close()
 

@@ -32,6 +32,7 @@ from cep.transport.local import LINGER_S, LocalSockets
 from cep.transport.wire import Header
 
 READ_BYTES = 16 << 20  # of one ZeroMQ socket, before others are looked at
+FRAME_BYTES = 1024  # that a frame counts for besides: many that carry nothing take their time, too
 GATHER_NS = 50_000  # a message that comes sooner than that after a packet is gathered
 STREAM_NS, STREAM_BYTES = 400_000, 4096  # the same behind a packet of so much: where much comes, a packet costs more than its wait
 LOOK_S = 0.25  # the longest sleep where there are links
@@ -80,6 +81,7 @@ class LinkSockets:
                 self._door = zeromq.DoorKeeper(self._context, self._knows)
             self._called = Called(self._context, own, self.keyring, self.inbound.coalescers, self._end)
             self._watch_called(self._called)
+            self._due = 0.0
             own = Endpoint(own.path, own.host, self._called.address)
         self.endpoint = str(own)
 
@@ -282,7 +284,7 @@ class LinkSockets:
                 self._unread.discard(source)
                 break
             end, parts, size = found
-            taken += size
+            taken += size + FRAME_BYTES
             if size and end is not None:
                 self._arrivals.add(end, parts, size)
             if end is not None:
@@ -298,7 +300,7 @@ class LinkSockets:
         """What is due."""
         with self._lock:
             if self._called is not None:
-                self._called.board.tick(now)
+                self._called.tick(now)
                 self._note_written(self._called)
             for end in list(self._calling.values()):
                 if end.link.due <= now:
@@ -309,7 +311,7 @@ class LinkSockets:
                 if end.leave_at and (end.link.is_settled or end.leave_at < now):
                     self._let_go(end)
             ends = [*self._calling.values(), *(self._called.board.by_endpoint.values() if self._called else ())]
-            self._due = min((now + LOOK_S, *(end.link.due for end in ends))) if ends else math.inf
+            self._due = min((now + LOOK_S, *(end.link.due for end in ends))) if ends or self._called else math.inf
 
     # ends that are over
 

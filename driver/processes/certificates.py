@@ -71,7 +71,7 @@ class KeyMaker:
             .sign(key, hashes.SHA256())
         )
         self._write("ca.key", _key_pem(key))
-        self._write("ca.crt", _pem(made))
+        self._write("ca.crt", _pem(made), mode=0o644)  # what copies it elsewhere copies that, and there it is for every user
 
     def _make_members(self, pair: KeyPair) -> None:
         self._write("members.key", json.dumps({"public": pair.public, "secret": pair.secret.text}).encode() + b"\n")
@@ -114,13 +114,14 @@ class KeyMaker:
             raise ClusterError(f"{self.folder.path / 'ca.key'}: expected a key of an elliptic curve, got {type(key).__name__}")
         return certificate, key
 
-    def _write(self, name: str, text: bytes) -> None:
+    def _write(self, name: str, text: bytes, mode: int = 0o600) -> None:
         unnamed = self.folder.path / f".{name}.new"
         try:
             unnamed.unlink(missing_ok=True)
             handle = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(handle, "wb") as file:
                 file.write(text)
+            os.chmod(unnamed, mode)
             if os.geteuid() == 0:  # what root makes in a user's folder is that user's
                 owner = self.folder.path.parent.stat()
                 os.chown(unnamed, owner.st_uid, owner.st_gid)

@@ -81,6 +81,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 #: Module -> the files that may import it, each with its reason.
 FEW: dict[str, dict[str, str]] = {
     "zmq": {
+        "cep/transport/accounts.py": "names the type, and asks which connections there are",
         "cep/transport/called.py": "names the type",
         "cep/transport/calling.py": "names the type",
         "cep/transport/zeromq.py": "the carrier of links between hosts",

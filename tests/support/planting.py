@@ -39,9 +39,12 @@ def tried(bug: Bug, tests: Sequence[str], folder: Path) -> Found:
     for name in (
         "benchmarks",
         "cep",
+        "connectors",
+        "console",
         "docker",
         "docs",
         "driver",
+        "examples",
         "hibench",
         "instance_manager",
         "numa_cep",
@@ -50,7 +53,8 @@ def tried(bug: Bug, tests: Sequence[str], folder: Path) -> Found:
         "tests",
     ):
         shutil.copytree(ROOT / name, folder / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", folder)
+    for name in ("pyproject.toml", ".dockerignore"):
+        shutil.copy(ROOT / name, folder)
     path = folder / bug.file
     path.write_text(path.read_text().replace(bug.right, bug.wrong))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -13,8 +13,9 @@ import subprocess
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -55,22 +56,52 @@ WHY_NOT = engine_answers() or ("" if compose_command() else "neither docker comp
 pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT), pytest.mark.timeout(900)]
 
 
-class Containers:
-    """A project of its own: its run folder, its ports."""
+class Project:
+    """A project of its own, of the services of `file`; a `DOCKER_HOST` in `environment` names another engine than that of this machine."""
 
-    def __init__(self, folder: Path) -> None:
-        self.project = f"ceptest{uuid.uuid4().hex[:8]}"
-        self.run, ports = RunFolder(folder / "run"), [_free_port(), _free_port()]
-        self.url = ",".join(f"http://127.0.0.1:{port}" for port in ports)
-        user = os.getuid() or 1000
-        names = {"CEP_RUN": str(self.run.path), "CEP_PORT": str(ports[0]), "CEP_PORT_2": str(ports[1])}
-        self.environment = os.environ | names | {"CEP_UID": str(user), "CEP_GID": str(os.getgid() or 1000)}
+    def __init__(self, file: Path, environment: Mapping[str, str]) -> None:
+        self.project, self.file = f"ceptest{uuid.uuid4().hex[:8]}", file
+        user = {"CEP_UID": str(os.getuid() or 1000), "CEP_GID": str(os.getgid() or 1000)}
+        self.environment = {**os.environ, **user, **environment}
 
     def compose(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        command = [*(compose_command() or ()), "-p", self.project, "-f", str(COMPOSE), *words]
+        command = [*(compose_command() or ()), "-p", self.project, "-f", str(self.file), *words]
         ran = subprocess.run(command, env=self.environment, capture_output=True, text=True)
         assert not check or ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-4000:]
         return ran
+
+    def inspect(self, service: str) -> dict[str, Any]:
+        found = self._docker("inspect", self.id(service))
+        return dict(json.loads(found)[0])
+
+    def id(self, service: str) -> str:
+        labels = [f"label=com.docker.compose.{key}={value}" for key, value in (("project", self.project), ("service", service))]
+        filters = [word for label in labels for word in ("--filter", label)]
+        return self._docker("ps", "--all", "--quiet", *filters).split()[0]
+
+    def kill(self, service: str) -> None:
+        """As a crash does. It needs the engine's rights over processes, which this user need not have: hence a container."""
+        state = self.inspect(service)["State"]
+        image = self.inspect(service)["Image"]
+        words = ["--rm", "--pid", "host", "--user", "0", "--network", "none", "--entrypoint", "kill", image, "-9", str(state["Pid"])]
+        self._docker("run", *words)
+        until(lambda: self.inspect(service)["State"]["StartedAt"] != state["StartedAt"], COMES_BACK_S)
+
+    def healthy(self, service: str) -> bool:
+        state = self.inspect(service)["State"]
+        return bool(state["Running"] and state.get("Health", {}).get("Status", "healthy") == "healthy")
+
+    def _docker(self, *words: str) -> str:
+        return subprocess.check_output(["docker", *words], env=self.environment, text=True, stderr=subprocess.PIPE)
+
+
+class Containers(Project):
+    """Those of a cluster of one machine: their run folder, their ports."""
+
+    def __init__(self, folder: Path, more: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.run, ports = RunFolder(folder / "run"), [_free_port(), _free_port()]
+        self.url = ",".join(f"http://127.0.0.1:{port}" for port in ports)
+        super().__init__(COMPOSE, {"CEP_RUN": str(self.run.path), "CEP_PORT": str(ports[0]), "CEP_PORT_2": str(ports[1]), **more})
 
     def cep(self, *words: str) -> subprocess.CompletedProcess[str]:
         """The command line, on this machine outside of all containers."""
@@ -78,27 +109,6 @@ class Containers:
         return subprocess.run(
             ["python", "-c", "from driver.cli import main; main()", *words], env=environment, capture_output=True, text=True
         )
-
-    def inspect(self, service: str) -> dict[str, Any]:
-        found = subprocess.check_output(["docker", "inspect", self.id(service)])
-        return dict(json.loads(found)[0])
-
-    def id(self, service: str) -> str:
-        labels = [f"label=com.docker.compose.{key}={value}" for key, value in (("project", self.project), ("service", service))]
-        filters = [word for label in labels for word in ("--filter", label)]
-        return subprocess.check_output(["docker", "ps", "--all", "--quiet", *filters], text=True).split()[0]
-
-    def kill(self, service: str) -> None:
-        """As a crash does. It needs the engine's rights over processes, which this user need not have: hence a container."""
-        state = self.inspect(service)["State"]
-        image = self.inspect(service)["Image"]
-        words = ["--rm", "--pid", "host", "--user", "0", "--network", "none", "--entrypoint", "kill", image, "-9", str(state["Pid"])]
-        subprocess.run(["docker", "run", *words], check=True, capture_output=True)
-        until(lambda: self.inspect(service)["State"]["StartedAt"] != state["StartedAt"], COMES_BACK_S)
-
-    def healthy(self, service: str) -> bool:
-        state = self.inspect(service)["State"]
-        return bool(state["Running"] and state.get("Health", {}).get("Status", "healthy") == "healthy")
 
 
 def _free_port() -> int:
