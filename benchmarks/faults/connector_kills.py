@@ -95,9 +95,10 @@ class KillRun:
         begun = time.monotonic()
         self._ensure_second()
         while self.report.rows < rows:
-            self._produce(ROUND_ROWS)
+            self._produce(ROUND_ROWS // 2)
             victim = VICTIMS[self.report.rows // ROUND_ROWS % len(VICTIMS)]
             self._hit(victim)
+            self._goes_on()
             self.say(f"{self.report.rows:,} rows; {victim}")
         for partition in range(PARTITIONS):
             self.producer.produce("in", _record(self.report.rows + 1_000_000), partition=partition)
@@ -121,8 +122,7 @@ class KillRun:
         self.report.rows += rows
 
     def _hit(self, victim: str) -> None:
-        """In the middle of its work, and waits until it works again."""
-        seen = _end_of(self.kafka)
+        """In the middle of its work."""
         time.sleep(self.chance.uniform(0.2, 1.5))
         if victim == "broker":
             self.kafka.kill()
@@ -139,6 +139,11 @@ class KillRun:
             name = victim if victim == "orchestrator" else self.chance.choice(placed)["im"]
             os.kill(dict(self.cluster.processes())[name], signal.SIGKILL)
         self.report.done[victim] += 1
+
+    def _goes_on(self) -> None:
+        """More rows come, and answers to them."""
+        seen = _end_of(self.kafka)
+        self._produce(ROUND_ROWS // 2)
         assert self.producer.flush(BACK_S) == 0
         _until(lambda: _end_of(self.kafka) > seen)
         self._ensure_second()

@@ -23,6 +23,8 @@ from driver.cluster import Cluster
 LOG = logging.getLogger(__name__)
 WAIT_S = 1.0
 AWAY_S = 0.5
+STUCK_TURNS = 30
+"""Of WAIT_S each. So long one that is to stop may take, while its place is wanted."""
 
 
 class Fleet:
@@ -32,7 +34,7 @@ class Fleet:
         self.cluster, self.place, self.incarnation = cluster, place, incarnation
         self.notes = {True: Notes(notes / "from"), False: Notes(notes / "to")}
         self.running: dict[str, tuple[int, Any, ConnectorRun | None, str]] = {}  # epoch, document, run or why there is none
-        self.leaving: list[ConnectorRun] = []
+        self.leaving: dict[ConnectorRun, int] = {}  # and for how many turns
         self.closing = threading.Event()
 
     def run(self) -> None:
@@ -53,8 +55,13 @@ class Fleet:
         self.closing.set()
 
     def obey(self, wanted: Mapping[str, Mapping[str, Any]]) -> None:
-        """Runs these, and no others. One begins only when the one of its name before has stopped."""
-        self.leaving = [run for run in self.leaving if not run.join(0)]
+        """Runs these, and no others. One begins only when the one of its name before has stopped. One that does not stop, for what it waits
+        for never comes, takes its process along: the next process goes on where it was."""
+        self.leaving = {old: turns + 1 for old, turns in self.leaving.items() if not old.join(0)}
+        for old, turns in self.leaving.items():
+            if turns > STUCK_TURNS and old.described.name in wanted:
+                LOG.error("connector %s does not stop, and is to begin anew: this process ends", old.described.name)
+                self.close()
         for name, (epoch, document, run, _) in list(self.running.items()):
             now = wanted.get(name)
             if now is None or (now["epoch"], now["document"]) != (epoch, document):
@@ -62,7 +69,7 @@ class Fleet:
                 if run is not None:
                     exiting = self.closing.is_set()
                     run.stop(deleted=now is None and not exiting, exiting=exiting)
-                    self.leaving.append(run)
+                    self.leaving[run] = 0
         busy = {run.described.name for run in self.leaving}
         for name, each in wanted.items():
             if name not in self.running and name not in busy:

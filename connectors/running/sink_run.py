@@ -28,6 +28,7 @@ class SinkRun(ConnectorRun):
     """Subscribes, writes, commits, acknowledges."""
 
     recovers = True  # as far as is known the query does
+    beginning: str | None = None  # the first token, which the sink may have failed to keep
 
     def work(self) -> bool:
         sink: AnswerSink = self.made(self.described.connector.sink)
@@ -62,7 +63,7 @@ class SinkRun(ConnectorRun):
     def _token(self, sink: AnswerSink, writer: AnswerWriter) -> str | None:
         """None: there is none, or the stream had ended there; the next deployment of its query is waited for."""
         note = {"token": writer.token()} if sink.keeps_tokens else self.notes.read(self.described.name)
-        token = None if note is None else note["token"]
+        token = (None if note is None else note["token"]) or self.beginning
         return None if not token or all(each.ended for each in ResumeToken.of(token).positions) else token
 
     def _subscribe(self, token: str | None) -> Subscription | None:
@@ -137,6 +138,8 @@ class Delivery:
         return replace(token, positions=tuple(replace(each, following=0, ended=False) for each in token.positions)).text
 
     def _keep(self, token: str) -> None:
+        if not self.kept:
+            self.run_.beginning = token
         self.writer.commit(token)
         if not self.sink.keeps_tokens:
             self.run_.notes.write(self.run_.described.name, {"token": token}, lasting=True)

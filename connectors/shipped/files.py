@@ -5,16 +5,14 @@ Out: see `files_out.py`.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
-from io import BufferedReader
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from connectors.contract import (
     AnswerSink,
@@ -30,27 +28,45 @@ from connectors.contract import (
 )
 from connectors.formats.files import OpenFile, opened
 from connectors.shipped.files_out import FilesWriter
+from connectors.shipped.folders import STORES, Folder, LocalFolder, StoreFolder
 
 LOOK_S = 0.2
 _HIDDEN = (".", "_")
-Folder = Annotated[str, Field(min_length=1, pattern="^/", description="The folder, from the root on.")]
+
+
+def _one_place(path: str) -> str:
+    """By two colons fsspec names another place behind the first."""
+    if "::" in path and not path.startswith("/"):
+        raise ValueError("expected one place, without '::'")
+    return path
 
 
 class FilesIn(ConnectorOptions):
     """`from`: {"connector": "files", "path": "/data/in", "format": "json"}"""
 
-    path: Folder
+    path: Annotated[
+        str,
+        Field(pattern=f"^(/|({'|'.join(STORES)})://)", description="The folder, from the root on, or of a store, such as `s3://…`."),
+        AfterValidator(_one_place),
+    ]
+    store: Annotated[
+        dict[str, str], Field(description="What fsspec is told to reach the store; secrets as `${env:NAME}`.", default_factory=dict)
+    ]
     pattern: Annotated[str, Field(description="Which names are taken; never those that begin with `.` or `_`.")] = "*"
     follow: Annotated[bool, Field(description="What is renamed into the folder later is taken too; else the stream ends.")] = True
 
     def folders(self) -> Sequence[tuple[str, str]]:
-        return (("path", self.path),)
+        return (("path", self.path),) if self.path.startswith("/") else ()
+
+    @property
+    def place(self) -> Folder:
+        return LocalFolder(self.path) if self.path.startswith("/") else StoreFolder(self.path, self.store)
 
 
 class FilesOut(ConnectorOptions):
     """`to`: {"connector": "files", "path": "/data/out", "format": "json"}"""
 
-    path: Folder
+    path: Annotated[str, Field(pattern="^/", description="The folder, from the root on.")]
     partition: Annotated[
         tuple[str, ...], Field(description="Columns whose values name folders, `day=2024-05-01/shop=7`; they are not in the files.")
     ] = ()
@@ -83,10 +99,10 @@ class FilesReader(RecordReader):
 
     def __init__(self, options: FilesIn, format: ValueFormat, place: Place | None) -> None:
         self.options, self.format = options, format
-        self.folder, self.waiting = Path(options.path), threading.Event()
+        self.folder, self.waiting = options.place, threading.Event()
         begins: tuple[str, int, int] = ("", 0, 1) if place is None else tuple(place)
         self.name, self.inside = begins[0], begins[1:]
-        self.file: BufferedReader | None = None
+        self.file: BinaryIO | None = None
         self.reading: OpenFile | None = None
         if self.name:
             self._open()
@@ -123,24 +139,16 @@ class FilesReader(RecordReader):
             self._open()
 
     def _names(self) -> list[str]:
-        try:
-            there = os.scandir(self.folder)
-        except OSError as error:
-            raise ConnectorError(f"{self.folder}: {error.strerror}") from None
-        with there:
-            return sorted(
-                each.name
-                for each in there
-                if each.is_file() and not each.name.startswith(_HIDDEN) and fnmatch(each.name, self.options.pattern)
-            )
+        names = self.folder.names()
+        return sorted(name for name in names if not name.startswith(_HIDDEN) and fnmatch(name, self.options.pattern))
 
     def _open(self) -> None:
-        path = self.folder / self.name
+        path = self.folder.path(self.name)
         try:
-            self.file = path.open("rb")
+            self.file = self.folder.open(self.name)
         except OSError as error:
             raise ConnectorError(f"{path}, which is not read to its end: {error.strerror}") from None
-        self.reading = opened(self.format, self.file, str(path), *self.inside)
+        self.reading = opened(self.format, self.file, path, *self.inside)
 
 
 class FilesSink(AnswerSink):

@@ -123,6 +123,7 @@ FEW: dict[str, dict[str, str]] = {
         "driver/processes/joining.py": "time limits",
         "driver/processes/events.py": "waits until a time",
         "driver/gateway.py": "gives up what is not asked for",
+        "driver/gateway_keys.py": "forgets keys",
         "driver/streams/frames.py": "how long a program waits for rows",
         "driver/processes/process.py": "patience with those that are to end",
         "driver/sql_console.py": "how long a query ran whose plan is shown with what it cost",

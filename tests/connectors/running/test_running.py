@@ -5,6 +5,7 @@ Tests `secrets.py`, `notes.py`, `connectors/running/figures.py`, `connectors/con
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,10 +16,14 @@ from pydantic import ValidationError
 
 from connectors.contract import ConnectorError, ConnectorOptions, Secret, library
 from connectors.running.figures import LETTERS_KEPT, ConnectorFigures
+from connectors.running.fleet import STUCK_TURNS, Fleet
 from connectors.running.notes import Notes
+from connectors.running.numbering import runs_of
 from connectors.running.pauses import FIRST_S, LAST_S, Pauses
+from connectors.running.run import ConnectorRun
 from connectors.running.secrets import Secrets
-from connectors.running.source_run import runs_of
+from driver.cluster import Cluster
+from tests.support.waiting import until
 
 
 @given(st.sets(st.integers(0, 30)), st.integers(0, 35))
@@ -100,3 +105,27 @@ def test_figures_keep_the_last_letters_and_add_up_what_waits() -> None:
     assert (told["behind"], told["dead_letters"], len(told["letters"])) == (7, LETTERS_KEPT + 5, LETTERS_KEPT)
     figures.behind["b"] = None
     assert figures.to_json()["behind"] is None
+
+
+class Stubborn(ConnectorRun):
+    """Waits for what never comes."""
+
+    def work(self) -> bool:
+        self.never = getattr(self, "never", None) or threading.Event()
+        return self.never.wait()
+
+
+def test_one_that_does_not_stop_and_is_to_begin_anew_takes_its_process_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connectors.running.fleet.SourceRun", Stubborn)
+    fleet = Fleet(Cluster("http://127.0.0.1:1"), tmp_path, "here", "1")
+    document = {"name": "a", "stream": "s", "from": {"connector": "files", "path": "/in"}}
+    fleet.obey({"a": {"epoch": 1, "document": document}})
+    (stuck,) = (run for _, _, run, _ in fleet.running.values())
+    assert isinstance(stuck, Stubborn)
+    for _ in range(2 * STUCK_TURNS):
+        fleet.obey({})
+    assert not fleet.closing.is_set(), "nothing waits for it"
+    fleet.obey({"a": {"epoch": 2, "document": document}})
+    assert fleet.closing.is_set() and not fleet.running
+    until(lambda: hasattr(stuck, "never"))
+    stuck.never.set()

@@ -1,20 +1,25 @@
 """Files in a folder and out of one: the suites, and what is theirs alone.
 
-Tests `files.py`, `files_out.py`.
+Tests `files.py`, `files_out.py`, `folders.py`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
+from pyftpdlib.authorizers import DummyAuthorizer
+from pyftpdlib.handlers import FTPHandler
+from pyftpdlib.servers import ThreadedFTPServer
 
 from connectors.conformance import SinkBench, SinkSuite, SourceBench, SourceSuite
 from connectors.contract import ConnectorError, FileFormat, Polled
+from connectors.documents import WrongDocument, described
 from connectors.formats.known import FORMATS
 from connectors.shipped.files import FilesIn, FilesReader
 from connectors.shipped.files_out import FilesWriter
@@ -165,6 +170,61 @@ def test_a_manifest_that_makes_no_sense_is_said(tmp_path: Path) -> None:
     (tmp_path / ".bench.manifest").write_text("{")
     with pytest.raises(ConnectorError, match=r"makes no sense, so it is not known what was written"):
         FilesSinkBench(tmp_path).sink().open("bench", 1)
+
+
+# Stores, of which one is an FTP server
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[str]:
+    """A folder of a server of FTP, on loopback, whose files lie in `tmp_path`."""
+    logins = DummyAuthorizer()
+    logins.add_user("cep", "hunter22", str(tmp_path), perm="elr")
+    handler = type("Handler", (FTPHandler,), {"authorizer": logins})
+    server = ThreadedFTPServer(("127.0.0.1", 0), handler)
+    (tmp_path / "in").mkdir()
+    serving = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    serving.start()
+    yield f"ftp://127.0.0.1:{server.address[1]}/in"
+    server.close_all()
+    serving.join()
+
+
+class StoreSourceBench(FilesSourceBench):
+    def __init__(self, folder: Path, url: str, **more: object) -> None:
+        super().__init__(folder)
+        self.end = {"connector": "files", "path": url, "store": {"username": "cep", "password": "hunter22"}, **more}
+
+
+class TestStoreSource(SourceSuite):
+    @pytest.fixture
+    def bench(self, store: str, tmp_path: Path) -> SourceBench:
+        return StoreSourceBench(tmp_path / "in", store)
+
+
+def test_a_file_of_a_store_that_cannot_be_read_is_one_and_a_store_that_is_gone_is_not(store: str, tmp_path: Path) -> None:
+    bench = StoreSourceBench(tmp_path / "in", store, format="parquet", follow=False)
+    (tmp_path / "in" / "a").write_bytes(b"nonsense")
+    (tmp_path / "in" / "b").write_bytes(FORMATS["parquet"]().file_of(days(0, 2000)))
+    reader = bench.source().open(store, None)
+    polled = reader.poll(10, 0.0)
+    assert polled.wrong is not None and polled.called is not None and polled.called(0) == f"{store}/a@1"
+    polled = reader.poll(10, 0.0)
+    assert len(polled) == 10 and polled.place == ["b", 0, 11]
+    reader.close()
+    (tmp_path / "in" / "b").unlink()
+    with pytest.raises(ConnectorError, match=r"/in/b: there is no such file"):
+        bench.source().open(store, polled.place)
+    bench.end["store"] = {"username": "cep", "password": "wrong"}
+    with pytest.raises(ConnectorError, match="530 Authentication failed"):
+        bench.source().open(store, None)
+
+
+@pytest.mark.parametrize("path", ["file:///etc", "local:///etc", "in", "s3://bucket::file:///etc", "zip://a::/etc/b.zip"])
+def test_a_store_is_no_way_to_this_disk(path: str) -> None:
+    with pytest.raises(WrongDocument) as refused:
+        described({"name": "c", "stream": "s", "from": {"connector": "files", "path": path}})
+    assert refused.value.pointer == "/from/path"
 
 
 DAYS = pa.schema([("day", pa.string()), ("shop", pa.int64()), ("number", pa.int64())])
