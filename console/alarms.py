@@ -11,7 +11,6 @@ from cep.errors import counted
 from console.rates import QueryRates
 from console.watch import Sight
 from console.words import ago, share, span
-from driver.connecting import trouble
 
 BLOCKED = 0.2
 """An edge that waits for credit for more than this share of the time is shown as blocked."""
@@ -30,9 +29,8 @@ class Alarm:
 def alarms(sight: Sight) -> list[Alarm]:
     """All of them."""
     found = [*_of_cluster(sight), *_of_processes(sight)]
-    for each in sight.connectors:
-        if said := trouble(each):
-            found.append(Alarm(BAD if each["state"] == "failing" else ODD, said, "/connectors"))
+    for each in (each for each in sight.connectors if each["state"] == "failing"):
+        found.append(Alarm(BAD, f"connector {each['name']} is failing: {each['error']}", "/connectors"))
     for query in sight.queries:
         found += _of_query(query, sight.rates.queries.get(query["name"], QueryRates(query["name"])), sight.at)
     return sorted(found, key=lambda alarm: alarm.grade != BAD)

@@ -98,8 +98,9 @@ def _told(number: int, row: Sequence[object]) -> dict[str, Any]:
     return told
 
 
-def _picked(row: dict[str, Any], to: Callable[[str], str] | None, on_pick: Callable[[str], object] | None) -> None:
+def _picked(row: dict[str, Any], to: Callable[[str], str] | None, on_pick: Callable[[str], object] | None) -> object:
+    """What is to be awaited, if it is that."""
     if to is not None:
         ui.navigate.to(to(str(row["name"])))
-    elif on_pick is not None:
-        on_pick(str(row["name"]))
+        return None
+    return None if on_pick is None else on_pick(str(row["name"]))

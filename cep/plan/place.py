@@ -81,7 +81,7 @@ def lots(plan: PhysicalPlan) -> tuple[tuple[Worker, ...], ...]:
     """
     workers = [worker for worker in plan.workers if worker.capacity > 0]
     if not workers:
-        full = f", for the {len(plan.workers)} there are have no capacity left" if plan.workers else ""
+        full = f", for the {len(plan.workers)} there are may not be shared (option exclusive)" if plan.workers else ""
         raise PlacementError(f"no instance manager can take query {plan.query.name!r}{full}; start one")
     if plan.query.options.hosts_max is not None:
         workers = _on_roomiest_hosts(workers, plan.query.options.hosts_max)

@@ -87,7 +87,7 @@ class ConnectorsPage:
             ("what is wrong", connector["error"] or NONE),
             ("note", connector["note"] or NONE),
         ]
-        lines += [(key, str(value)) for key, value in connector["document"].items() if key not in ("name", "stream", "connector")]
+        lines += [(key, str(value)) for key, value in connector["document"][connector["way"]].items() if key != "connector"]
         with self._detail:
             facts(lines)
         self._letters.show([])

@@ -1,7 +1,7 @@
 """Every page of the console in a real browser: what is shown, what is asked for elsewhere (nothing), and names that would be scripts.
 
 Tests `actions.py`, `pages/now.py`, `pages/query.py`, `pages/queries.py`, `pages/editor.py`, `pages/previewing.py`, `pages/letters.py`,
-`pages/sampling.py`, `pages/streams.py`, `pages/history.py`.
+`pages/sampling.py`, `pages/streams.py`, `pages/connectors.py`, `pages/history.py`.
 """
 
 from __future__ import annotations
@@ -58,8 +58,13 @@ def rows(n: int, begin: int = 0) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(2, token="a-token", numa=False) as cluster:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def running(folder: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(2, token="a-token", numa=False, data=[folder]) as cluster:
         cluster.deploy(evil_query())
         cluster.deploy(failing())
         with pytest.raises(CepError):  # which the audit log has, with what was wrong
@@ -251,6 +256,23 @@ def test_streams(browsing: Browsing, publishing: None) -> None:
     browsing.page.click("text=show rows")
     browsing.sees("newest first")
     until(lambda: "window.pwned=4" in browsing.page.inner_text("body"))
+
+
+def test_connectors(browsing: Browsing, running: LocalCluster, folder: Path) -> None:
+    """What could be made no row of is a record that would be a script; one that cannot run says why, also among what is to be looked at."""
+    (folder / "first.jsonl").write_text(f'{EVIL}\n{{"v": 1}}\n')
+    running.declare(stream("brought", v="int64"))
+    running.connect({"name": "reading", "stream": "brought", "from": {"connector": "files", "path": str(folder)}})
+    running.connect({"name": "broken", "stream": "brought", "from": {"connector": "files", "path": f"{folder}/nowhere"}})
+    try:
+        browsing.go("/connectors", "reading", "broken", "failing")
+        browsing.page.click("tbody tr td >> text=reading")
+        browsing.sees("first.jsonl")
+        until(lambda: "window.pwned=1" in browsing.page.inner_text("body"))
+        browsing.go("/", "connector broken is failing")
+    finally:
+        for name in ("reading", "broken"):
+            running.disconnect(name)
 
 
 def test_history(browsing: Browsing) -> None:

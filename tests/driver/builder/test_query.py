@@ -107,7 +107,7 @@ def test_over() -> None:
     assert last(start().over("o", TRAILING(rows=100), dict(functions), ttl="5s")) == Over(
         "o", "packets", TrailingWindow(None, 100), (), functions, 5_000_000
     )
-    with pytest.raises(QueryError, match=r"operator 'o', field 'total': sum takes columns here, .*compute the expression in a map before"):
+    with pytest.raises(QueryError, match=r"operator 'o', field 'total': sum takes columns here, .*compute the expression before"):
         start().over("o", TRAILING("10m"), total=sum_(col("n") * 2))
 
 

@@ -65,7 +65,7 @@ def test_what_comes_later_goes_where_none_is_or_nowhere(made: Cluster) -> None:
     first = made.deploy("shared")
     assert made.deploy("alone", "core").isdisjoint(first)
     made.deploy("third", "core", 2)
-    with pytest.raises(PlacementError, match="no instance manager can take query 'fourth', for the 4 there are have no capacity left"):
+    with pytest.raises(PlacementError, match="no instance manager can take query 'fourth', for the 4 there are may not be shared"):
         made.deploy("fourth", "core")
 
 
