@@ -33,8 +33,9 @@ from cep.secret import Secret
 from cep.service.access import OF_STREAMS, Role
 from cep.service.documents import LIST_BYTES_MAX
 from cep.service.logs import begin_logging
-from cep.service.serving import CONNECTIONS_MAX, Bodies, raise_descriptor_limit, served, share_interpreter
+from cep.service.serving import CONNECTIONS_MAX, Bodies, served, share_interpreter
 from cep.service.token_file import Tokens
+from cep.world.descriptors import raise_descriptor_limit
 from driver.cluster import Cluster
 from driver.gateway_events import EventReader, EventResponse, Slow
 from driver.gateway_keys import KeptKeys

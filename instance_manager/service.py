@@ -28,6 +28,7 @@ from cep.transport.sockets import Sockets, open_sockets
 from cep.world.births import born, machine
 from cep.world.clock import SystemClock
 from cep.world.confined import confine
+from cep.world.descriptors import raise_descriptor_limit
 from cep.world.memory import SystemMemory
 from cep.world.rings import Rings
 from cep.world.stalls import Stalls
@@ -50,6 +51,7 @@ VERSION = 1
 def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     """Runs until SIGTERM or SIGINT; 0 is an orderly end."""
     begin_logging(config.id, config.cluster.log, logging.INFO)
+    raise_descriptor_limit()
     allow(config.cluster.modules, config.cluster.module_path)
     confine(config.cluster.data)
     LOG.info("binding: %s", binding.to_json())

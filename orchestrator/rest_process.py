@@ -20,9 +20,10 @@ from cep.errors import ClusterError
 from cep.machine import available_cores, read_topology
 from cep.secret import Secret
 from cep.service.logs import begin_logging
-from cep.service.serving import CONNECTIONS_MAX, ServingLoop, raise_descriptor_limit, served, share_interpreter
+from cep.service.serving import CONNECTIONS_MAX, ServingLoop, served, share_interpreter
 from cep.service.tls import Certificate
 from cep.world.confined import confine
+from cep.world.descriptors import raise_descriptor_limit
 from orchestrator.balance.buckets import Balancing
 from orchestrator.metrics.client import MetricClient
 from orchestrator.rest.api import Api

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -37,7 +36,6 @@ UNREAD_S = 30.0
 
 SWITCH_S = 0.001
 CONNECTIONS_MAX = 8192
-DESCRIPTORS = 65_536
 BODIES_BYTES_MAX = 256 << 20
 """What all bodies may take together that have not been answered yet."""
 
@@ -60,16 +58,6 @@ def share_interpreter() -> None:
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()
-
-
-def raise_descriptor_limit() -> int:
-    """Lets this process open as many files as it may, up to DESCRIPTORS; answers how many."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        return most
-    return DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
 class Patient(H11Protocol):

@@ -34,6 +34,7 @@ from cep.transport.endpoints import LOCAL_SCHEME
 from cep.transport.linked import LinkSockets
 from cep.transport.sockets import Sockets, open_sockets
 from cep.world.clock import SystemClock
+from cep.world.descriptors import raise_descriptor_limit
 from orchestrator.metrics.exposition import InstanceReport, ReportedInstance, exposition, letter_counts
 from orchestrator.metrics.history import FigureHistory
 from orchestrator.metrics.key_watch import KeyWatch
@@ -252,6 +253,7 @@ def _answer(metrics: Metrics, message: bytes) -> bytes:
 def main(arguments: Sequence[str]) -> int:
     config = ClusterConfig.from_json(json.loads(arguments[0]))
     begin_logging("metric-server", config.log)
+    raise_descriptor_limit()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     serve_metrics(config)
     return 0

@@ -29,7 +29,7 @@ from cep.service.access import Role
 from cep.service.token_file import add_token, remove_token
 from cep.transport import frames, wire, zeromq
 from cep.transport.curve import KeyPair, new_pair
-from cep.transport.ends import hello_of
+from cep.transport.ends import hello_of, new_incarnation
 from cep.transport.frames import HELLO, Frame
 from cep.transport.keyring import Keyring
 from cep.transport.wire import Header
@@ -43,7 +43,7 @@ NETWORK = "at"
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # six processes on two hosts
 
 SESSION_S = 10.0
-CONNECTIONS = 5_000
+CONNECTIONS = 5_000  # at each door
 MiB = 1 << 20
 
 
@@ -54,13 +54,21 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def names(tokens: Path) -> dict[str, str]:
-    roles = {"victim": ("publish:victim.visits", "subscribe:victim.per_ip"), "reader": ("subscribe:victim.per_ip",), "gone": ("read",)}
+    roles = {
+        "victim": ("publish:victim.visits", "subscribe:victim.per_ip", "read"),
+        "reader": ("subscribe:victim.per_ip", "read"),
+        "gone": ("read",),
+    }
     return {name: add_token(tokens, name, [Role.parse(role) for role in own], "now").text for name, own in roles.items()}
 
 
 @pytest.fixture(scope="module")
 def cluster(net: HostNetwork, tokens: Path, names: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostCluster]:
+    """Its processes start with as few descriptors as most systems give them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     with host_cluster(net, tmp_path_factory.mktemp("keys"), SESSION_S, hosts=2, first=("--tokens", str(tokens))) as made:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         yield made
 
 
@@ -172,10 +180,14 @@ def test_who_may_only_read_can_do_nothing_else_on_the_data_plane(victim: Victim,
 class Stranger:
     """A connection that speaks ZeroMQ to the link port of the first instance manager."""
 
-    def __init__(self, address: str, keyring: Keyring | None, endpoint: str = "link://away@/x") -> None:
-        self.context = zmq.Context()
+    def __init__(self, address: str, keyring: Keyring | None, endpoint: str = "") -> None:
+        self.context, self.number = zmq.Context(), new_incarnation()
+        self.endpoint = endpoint or f"link://away@/{self.number:x}"
         self.dealer = zeromq.make_dealer(self.context, address, keyring)
-        self.dealer.send(Frame(HELLO, 77, 0, limit=1 << 30).pack() + hello_of(endpoint))
+        self.call()
+
+    def call(self) -> None:
+        self.dealer.send(Frame(HELLO, self.number, 0, limit=1 << 30).pack() + hello_of(self.endpoint))
 
     def hears(self, seconds: float = 2.0) -> bytes | None:
         return self.dealer.recv() if self.dealer.poll(round(1000 * seconds)) else None
@@ -243,11 +255,11 @@ def test_a_client_is_no_member_whatever_it_says(
     one.dealer.send(b"\x02\x00" + bytes(100))
     found = one.hears(HANG_S)
     assert found is not None and b"expected version 1.x, got 2.0" in found
-    newer = bytearray(Frame(frames.PROBE, 77, welcome.source, limit=1 << 30).pack())
+    newer = bytearray(Frame(frames.PROBE, one.number, welcome.source, limit=1 << 30).pack())
     newer[1], newer[4:6] = 1, (len(newer) + 8).to_bytes(2, "little")
     one.dealer.send(bytes(newer) + b"unknown!")
     assert frames.read(one.hears(HANG_S))[0].kind == frames.ACK
-    one.dealer.send(Frame(HELLO, 77, 0, limit=1 << 30).pack() + hello_of("link://away@/x"))  # once more
+    one.call()  # once more
     assert frames.read(one.hears(HANG_S))[0].kind == frames.WELCOME
 
 
@@ -288,15 +300,18 @@ def test_five_thousand_connections_and_half_a_handshake(victim: Victim, boss: Cl
     try:
         for door in doors:
             host, _, port = door.rpartition(":")
+            opened = 0
             with ExitStack() as held:
                 for number in range(CONNECTIONS):
                     with suppress(OSError):
                         connection = held.enter_context(socket.create_connection((host, int(port)), timeout=2))
                         connection.send(begun[number % len(begun)])
+                        opened += 1
                     if number % 500 == 0:
                         victim.send(100)
                 with cluster.client("new") as client:
                     assert len(client.instance_managers()) == 2
+            assert opened > 0.9 * CONNECTIONS
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert len(boss.instance_managers()) == 2

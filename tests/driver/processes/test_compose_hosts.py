@@ -49,6 +49,7 @@ def engine(net: HostNetwork, host: int, folder: Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(60)
+        subprocess.run(["umount", f"{folder}/exec/netns/default"], capture_output=True)  # an engine leaves it
 
 
 @pytest.fixture
