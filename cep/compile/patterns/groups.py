@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from cep.model.patterns.checks import ALL, TO_FIRST, TO_LAST, TO_NEXT
 ROOM, EMITTED_ROOM = 64, 8_192
 #: Rows of what comes out, at most, unless a match has more.
 ROWS_ROOM = 65_536
+_CACHE_LINE = 8
 
 
 @dataclass(frozen=True)
@@ -197,8 +199,12 @@ class RowsTold(PatternGroups):
 
 
 def longer(table: np.ndarray, lines: int) -> np.ndarray:
-    """`table` with room for so many lines."""
-    found = np.empty((lines, *table.shape[1:]), np.int64)
+    """`table` with room for so many lines. It begins where a line of the cache does: lines of eight words would be in two of the cache each
+    otherwise, of which one alone is asked for ahead."""
+    width = math.prod(table.shape[1:])
+    room = np.empty(lines * width + _CACHE_LINE, np.int64)
+    begin = -room.ctypes.data // room.itemsize % _CACHE_LINE
+    found = room[begin : begin + lines * width].reshape(lines, *table.shape[1:])
     found[: len(table)] = table
     return found
 
