@@ -211,7 +211,7 @@ def longer(table: np.ndarray, lines: int) -> np.ndarray:
 
 def parameters_of(operator: PatternWays, numbers: dict[str, int]) -> np.ndarray:
     """What a pattern says, by `cep.kernels.patterns.places`; `numbers` of variables."""
-    automaton, (how, _, variable) = operator.automaton, operator.after.partition(" ")
+    how, _, variable = operator.after.partition(" ")
     found = np.zeros(places.PARAMETERS, np.int64)
     ttl = operator.time_to_live
     found[places.WITHIN] = places.FAR if operator.within is None else operator.within
@@ -221,6 +221,15 @@ def parameters_of(operator: PatternWays, numbers: dict[str, int]) -> np.ndarray:
     found[places.SKIP_VARIABLE] = numbers.get(variable, places.NONE)
     found[places.WANTS_TIMED_OUT], found[places.WANTS_UNMATCHED] = operator.timed_out, operator.unmatched
     found[places.LIMIT], found[places.DROPS] = operator.limit, operator.on_limit == DROP_OLDEST
-    bounded = any(state.wait is not None or any(edge.gap is not None for edge in state.edges) for state in automaton.states)
-    found[places.SIMPLE] = operator.within is not None and not bounded
+    life = life_of(operator)
+    found[places.SIMPLE], found[places.LIFE] = life is not None, places.FAR if life is None else life
     return found
+
+
+def life_of(operator: PatternWays) -> int | None:
+    """How long a start lives from its first row on, if that is the same for all and time ends nothing else: µs."""
+    states = operator.automaton.states
+    if not any(state.wait is not None or any(edge.gap is not None for edge in state.edges) for state in states):
+        return operator.within
+    wait = states[0].wait if len(states) == 1 and not states[0].edges else None
+    return max((span for _, span in wait.spans), default=None) if wait is not None else None
