@@ -7,8 +7,9 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -17,26 +18,48 @@ import pyarrow as pa
 import typer
 
 from benchmarks.nexmark.asked import ANSWERS, ROWS_OF, Nexmark
+from benchmarks.nexmark.flink.texts import NOT_THERE
 from benchmarks.nexmark.generator import DrawnEvents
 from benchmarks.nexmark.made import event_files, read
 from benchmarks.nexmark.measuring import AS_TEXT, CHECK
-from benchmarks.nexmark.page import Circumstances, QueryRun, line, page
+from benchmarks.nexmark.page import FLINK, VERSION, Circumstances, QueryRun, Run, line, page
+from benchmarks.nexmark.peers import PEERS, SHOWN
 from benchmarks.nexmark.queries import QUERIES, chosen
 from benchmarks.nexmark.witness import Witness
 from benchmarks.sides import STANDING, ComparedSide, RunFailed, side
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = Path(__file__).with_name("RESULTS.md")
+PAGE, PEERS_PAGE = (Path(__file__).with_name(name) for name in ("RESULTS.md", "PEERS.md"))
 EVENTS = 1_000_000
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What runs in turn with us: peers by name, or the engine of another checkout."""
+
+    peers: tuple[str, ...] = ()
+    tree: Path | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Beside:
+        """`flink,duckdb`, or a path; a folder of a peer's name is `./flink`."""
+        names = tuple(text.split(",")) if text else ()
+        return cls(names) if set(names) <= set(PEERS) else cls(tree=Path(text).resolve())
+
+
 class Trial:
-    """Two versions at most, on one set of events, and the witness."""
+    """Our version and others, on one set of events, and the witness."""
 
     def __init__(
-        self, events: DrawnEvents, folder: Path, answers: Path, ours: ComparedSide, beside: ComparedSide | None, as_text: bool = False
+        self,
+        events: DrawnEvents,
+        folder: Path,
+        answers: Path,
+        ours: ComparedSide,
+        others: Mapping[str, ComparedSide],
+        as_text: bool = False,
     ) -> None:
-        self.events, self.answers, self.ours, self.beside = events, answers, ours, beside
+        self.events, self.answers, self.ours, self.others = events, answers, ours, others
         self.how = f"{AS_TEXT} " * as_text
         tables = {name: pa.Table.from_batches(list(read(folder, name))) for name in ("person", "auction", "bid")}
         self.rows = {name: table.num_rows for name, table in tables.items()}
@@ -45,16 +68,25 @@ class Trial:
     def run(self, query: Nexmark, runs: int) -> QueryRun:
         """One run of each side that is compared with the witness, then so many in turn. Raises RunFailed."""
         outcome = QueryRun(query, sum(self.rows[ROWS_OF.get(name, name)] for name in query.reads))
-        if self.beside is not None:
-            self.beside(f"{CHECK} {query.name}")
-            outcome.unequal = self._difference(query, "the other version")
         self.ours(f"{CHECK} {self.how}{query.name}")
-        outcome.unequal = outcome.unequal or self._difference(query, "ours")
+        outcome.unequal = self._difference(query, "ours")
+        others = {name: run for name, run in self.others.items() if not (name == SHOWN[FLINK] and query.name in NOT_THERE)}
+        for name, run in others.items():
+            checked = run(f"{CHECK} {query.name}")
+            outcome.unequal = outcome.unequal or self._unlike(query, name, checked)
+            outcome.beside[name] = []
         for _ in range(runs):
-            if self.beside is not None:
-                outcome.beside.append(self.beside(query.name))
+            for name, run in others.items():
+                outcome.beside[name].append(run(query.name))
             outcome.runs.append(self.ours(f"{self.how}{query.name}"))
         return outcome
+
+    def _unlike(self, query: Nexmark, name: str, run: Run) -> str:
+        """How another's answers differ: those of a version in all, those of a peer in their number, but for q12's, of the time of day."""
+        if name == VERSION:
+            return self._difference(query, VERSION)
+        expected = self.witness.count(query.sql) if query.name != "q12" else run["answers"]
+        return "" if run["answers"] == expected else f"{name}: expected {expected} answers, got {run['answers']}"
 
     def _difference(self, query: Nexmark, whose: str) -> str:
         answers = self._take(ANSWERS)
@@ -108,7 +140,7 @@ def command(
     events: Annotated[int, typer.Option(min=1000, help="events of all kinds")] = EVENTS,
     runs: Annotated[int, typer.Option(min=1, help="of each query, after the one that is compared")] = 3,
     instances: Annotated[int, typer.Option(min=1, help="instance managers")] = 2,
-    beside: Annotated[Path | None, typer.Option(help="another checkout, whose engine runs the same in turn")] = None,
+    beside: Annotated[str, typer.Option(help="what runs the same in turn: flink, duckdb, or both, or the path of another checkout")] = "",
     as_text: Annotated[bool, typer.Option("--sql", help="ours of the queries' SQL; --beside . compares it with the builder's")] = False,
     out: Annotated[Path | None, typer.Option(help="where the page goes; RESULTS.md where all is run, else the screen alone")] = None,
     work: Annotated[Path | None, typer.Option(help="where events are kept and answers go, such as a folder in memory")] = None,
@@ -118,9 +150,10 @@ def command(
         queries = chosen(names or ())
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    others = Beside.of(beside)
     if out is None and len(queries) == len(QUERIES) and events == EVENTS and not as_text:
-        out = PAGE
-    outcomes, around = _measured(queries, DrawnEvents(events), runs, instances, beside, work or _work_folder(), as_text)
+        out = PEERS_PAGE if others.peers else PAGE
+    outcomes, around = _measured(queries, DrawnEvents(events), runs, instances, others, work or _work_folder(), as_text)
     text = page(outcomes, around)
     print(text)
     if out is not None:
@@ -130,14 +163,16 @@ def command(
 
 
 def _measured(
-    queries: list[Nexmark], events: DrawnEvents, runs: int, instances: int, beside: Path | None, work: Path, as_text: bool
+    queries: list[Nexmark], events: DrawnEvents, runs: int, instances: int, beside: Beside, work: Path, as_text: bool
 ) -> tuple[list[QueryRun], Circumstances]:
     folder, load, outcomes = event_files(events, work), os.getloadavg()[0], []
     with ExitStack() as stack:
         answers = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=work)))
         ours = stack.enter_context(version(ROOT, events, folder, answers, instances))
-        other = stack.enter_context(version(beside.resolve(), events, folder, answers, instances)) if beside else None
-        trial = Trial(events, folder, answers, ours, other, as_text)
+        others = {SHOWN[name]: stack.enter_context(PEERS[name](folder, instances, work)) for name in beside.peers}
+        if beside.tree is not None:
+            others[VERSION] = stack.enter_context(version(beside.tree, events, folder, answers, instances))
+        trial = Trial(events, folder, answers, ours, others, as_text)
         for query in queries:
             try:
                 outcomes.append(trial.run(query, runs))
@@ -145,7 +180,7 @@ def _measured(
                 print(f"{query.name}: {failure}", file=sys.stderr)
                 raise typer.Exit(1) from failure
             print(line(outcomes[-1]), file=sys.stderr, flush=True)
-    versions = _revision(ROOT), _revision(beside) if beside else ""
+    versions = _revision(ROOT), _revision(beside.tree) if beside.tree else ""
     date = datetime.now(UTC).strftime("%Y-%m-%d")
     return outcomes, Circumstances(events, instances, runs, _machine(), date, *versions, (load, os.getloadavg()[0]))
 

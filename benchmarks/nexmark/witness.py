@@ -29,6 +29,10 @@ class Witness:
         self.connection.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM given")
         self.connection.unregister("given")
 
+    def count(self, sql: str) -> int:
+        """How many rows the SQL has."""
+        return int(self.connection.sql(sql).to_arrow_table().num_rows)
+
     def difference(self, sql: str, answers: pa.Table) -> str:
         """How the rows differ from those of the SQL, as multisets and by position of the columns; empty: not at all."""
         expected = _normal(self.connection.sql(sql).to_arrow_table())

@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from cep.kernels.jit import interpreted
-from tests.peers.flinkcep import FlinkCep
+from tests.peers.flinkcep import FLINK_CEP, theirs
+from tests.peers.java import MARKS, JavaPeer
 from tests.peers.pattern_cases import KINDS, WITHIN_MAX, Case, Part, Row, counted, drawn, ours
 
 CASES = 3_000
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(not (shutil.which("mvn") and shutil.which("javac")), reason="needs Maven and a JDK"),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")
-def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlinkCep]:
-    folder = tmp_path_factory.mktemp("flinkcep")
-    FlinkCep.build(folder)
-    with FlinkCep.running(folder) as running:
+def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaPeer]:
+    with JavaPeer.running(FLINK_CEP, tmp_path_factory.mktemp("flinkcep")) as running:
         yield running
 
 
-def test_any_pattern_that_both_can_say(peer: FlinkCep) -> None:
+def test_any_pattern_that_both_can_say(peer: JavaPeer) -> None:
     found = 0
     with interpreted():
         for number in range(CASES):
             case = drawn(random.Random(number))
-            mine, theirs = ours(case), peer.matches(case)
-            assert mine == theirs, f"case {number}: {case}"
+            mine, others = ours(case), theirs(peer, case)
+            assert mine == others, f"case {number}: {case}"
             found += mine.total()
     assert found > CASES // 2
 
@@ -79,20 +73,20 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("why", KNOWN)
-def test_what_is_known_to_be_otherwise(peer: FlinkCep, why: str) -> None:
-    asked, mine, theirs = KNOWN[why]
+def test_what_is_known_to_be_otherwise(peer: JavaPeer, why: str) -> None:
+    asked, mine, others = KNOWN[why]
     assert ours(asked) == counted(mine)
-    assert peer.matches(asked) == counted(theirs)
+    assert theirs(peer, asked) == counted(others)
 
 
-def test_the_end_of_within_is_not_in_it(peer: FlinkCep) -> None:
+def test_the_end_of_within_is_not_in_it(peer: JavaPeer) -> None:
     """That is why they are told a millisecond more."""
     asked = case("012", A, B, C, within=2)
-    assert ours(asked) == peer.matches(asked) == counted([ABC])
-    assert peer.matches(replace(asked, within=1)) == counted([])
+    assert ours(asked) == theirs(peer, asked) == counted([ABC])
+    assert theirs(peer, replace(asked, within=1)) == counted([])
 
 
-def test_what_it_cannot_say_is_an_error(peer: FlinkCep) -> None:
+def test_what_it_cannot_say_is_an_error(peer: JavaPeer) -> None:
     with pytest.raises(RuntimeError, match="optional path to NOT"):
-        peer.matches(case("012", A, replace(B, optional=True), replace(C, never=(0, "then"))))
-    assert peer.matches(case("012", A, B, C)) == counted([ABC])
+        theirs(peer, case("012", A, replace(B, optional=True), replace(C, never=(0, "then"))))
+    assert theirs(peer, case("012", A, B, C)) == counted([ABC])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from cep.model.patterns.checks import ALL, TO_FIRST, TO_LAST, TO_NEXT
 ROOM, EMITTED_ROOM = 64, 8_192
 #: Rows of what comes out, at most, unless a match has more.
 ROWS_ROOM = 65_536
+_CACHE_LINE = 8
 
 
 @dataclass(frozen=True)
@@ -197,15 +199,19 @@ class RowsTold(PatternGroups):
 
 
 def longer(table: np.ndarray, lines: int) -> np.ndarray:
-    """`table` with room for so many lines."""
-    found = np.empty((lines, *table.shape[1:]), np.int64)
+    """`table` with room for so many lines. It begins where a line of the cache does: lines of eight words would be in two of the cache each
+    otherwise, of which one alone is asked for ahead."""
+    width = math.prod(table.shape[1:])
+    room = np.empty(lines * width + _CACHE_LINE, np.int64)
+    begin = -room.ctypes.data // room.itemsize % _CACHE_LINE
+    found = room[begin : begin + lines * width].reshape(lines, *table.shape[1:])
     found[: len(table)] = table
     return found
 
 
 def parameters_of(operator: PatternWays, numbers: dict[str, int]) -> np.ndarray:
     """What a pattern says, by `cep.kernels.patterns.places`; `numbers` of variables."""
-    automaton, (how, _, variable) = operator.automaton, operator.after.partition(" ")
+    how, _, variable = operator.after.partition(" ")
     found = np.zeros(places.PARAMETERS, np.int64)
     ttl = operator.time_to_live
     found[places.WITHIN] = places.FAR if operator.within is None else operator.within
@@ -215,6 +221,15 @@ def parameters_of(operator: PatternWays, numbers: dict[str, int]) -> np.ndarray:
     found[places.SKIP_VARIABLE] = numbers.get(variable, places.NONE)
     found[places.WANTS_TIMED_OUT], found[places.WANTS_UNMATCHED] = operator.timed_out, operator.unmatched
     found[places.LIMIT], found[places.DROPS] = operator.limit, operator.on_limit == DROP_OLDEST
-    bounded = any(state.wait is not None or any(edge.gap is not None for edge in state.edges) for state in automaton.states)
-    found[places.SIMPLE] = operator.within is not None and not bounded
+    life = life_of(operator)
+    found[places.SIMPLE], found[places.LIFE] = life is not None, places.FAR if life is None else life
     return found
+
+
+def life_of(operator: PatternWays) -> int | None:
+    """How long a start lives from its first row on, if that is the same for all and time ends nothing else: µs."""
+    states = operator.automaton.states
+    if not any(state.wait is not None or any(edge.gap is not None for edge in state.edges) for state in states):
+        return operator.within
+    wait = states[0].wait if len(states) == 1 and not states[0].edges else None
+    return max((span for _, span in wait.spans), default=None) if wait is not None else None

@@ -235,7 +235,10 @@ def _parameters(operator: PatternWays, loop: WaysLoop, numbers: dict[str, int]) 
 
 
 def _is_quiet(operator: PatternWays) -> bool:
-    """Does nothing come out when time ends a start: no match to which another was preferred, or that waited for an earlier one?"""
+    """Does nothing come out when time ends a start: no match to which another was preferred, that waited for an earlier one, or for
+    something not to come?"""
+    if any(state.wait is not None for state in operator.automaton.states):
+        return False
     apart = operator.matches == ALL or operator.after == TO_NEXT
     decided = operator.matches == ALL or all(COMPLETE not in items[1:] for items in operator.automaton.arrive)
     return apart and decided and not operator.timed_out and not operator.unmatched

@@ -17,6 +17,8 @@ from cep.model.schema import DataType, Field, Schema
 ROWS_MORE = 65_536
 #: Rows that there is room for at first.
 _FEW = 64
+#: Times as much room as rows that are left, and ROWS_MORE, need: more than that is given back.
+_MUCH = 8
 
 
 class KeptRows:
@@ -72,12 +74,14 @@ class KeptRows:
 
     def keep(self, named: np.ndarray) -> np.ndarray:
         """Keeps the rows that are `named`, uint8[rows]; returns their new numbers, int64[rows], of others nonsense."""
-        kept = np.flatnonzero(named)
+        kept = np.flatnonzero(named.view(np.bool_))
         for column in self._columns.values():
             column.keep(kept)
-        self._origin = self._origin.take(kept, axis=0)
+        self._origin = _left(self._origin, kept)
+        numbers = np.empty(self.rows, np.int64)
+        numbers[kept] = np.arange(len(kept))
         self.rows = self._left = len(kept)
-        return np.cumsum(named, dtype=np.int64) - 1
+        return numbers
 
 
 class _KeptColumn:
@@ -120,14 +124,15 @@ class _KeptColumn:
         return Column(self.type, self._values[numbers], None if valid is None or valid.all() else valid, self._data, starts)
 
     def keep(self, kept: np.ndarray) -> None:
-        """Its rows `kept`, from 0 on."""
-        column = self.of(kept)
-        self._values = self._values[:0]
+        """Its rows `kept`, int64[m] ascending, from 0 on."""
         if self._data is not None and self._starts is not None:
+            column = self.of(kept)
             self._starts, self._data, self._used = self._starts[:0], np.zeros(_FEW, np.uint8), 0
+            self.put(column, 0, len(kept))
+            return
+        self._values = _left(self._values, kept)
         if self._valid is not None:
-            self._valid = self._valid[:0]
-        self.put(column, 0, len(kept))
+            self._valid = _left(self._valid, kept)
 
 
 def _with_room(array: np.ndarray, used: int, wanted: int) -> np.ndarray:
@@ -137,3 +142,12 @@ def _with_room(array: np.ndarray, used: int, wanted: int) -> np.ndarray:
     larger = np.empty((max(2 * wanted, _FEW), *array.shape[1:]), array.dtype)
     larger[:used] = array[:used]
     return larger
+
+
+def _left(array: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """The items `kept` of `array`, from 0 on: in its place, unless it has much more room than they need. Memory that is new costs more than
+    what is copied."""
+    if len(array) > _MUCH * (len(kept) + ROWS_MORE):
+        return array.take(kept, axis=0)
+    array[: len(kept)] = array.take(kept, axis=0)
+    return array

@@ -99,8 +99,8 @@ from cep.kernels.patterns.places import (
     WITHIN,
 )
 
-#: Rows ahead at which a group is asked for, and the first cohort of one.
-AHEAD, SOON, NEXT_SOON = 16, 8, 4
+#: Rows ahead at which a group is asked for, the cohorts of one, their starts, their stages.
+AHEAD, SOON, NEXT_SOON, LAST_SOON = 16, 8, 4, 2
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -238,6 +238,23 @@ def _watch(tables: Tables, group: int) -> None:
             push(groups, desk_at(tables), heap_at(tables), group, due)
 
 
+@inlined
+def _ask_ahead(lines: np.ndarray, stages: np.ndarray, starts: np.ndarray, numbers: np.ndarray, i: int) -> None:
+    """What rows soon look at is asked for, one after the other: a group, its first and last cohorts, the starts at their ends, the stage
+    that the first start has. Half of the loop waited for these."""
+    prefetch(lines, numbers[i + AHEAD] * COHORT_GROUP_WORDS)
+    group = numbers[i + SOON]
+    prefetch(stages, lines[group, HEAD] * STAGE_WORDS)
+    prefetch(stages, lines[group, TAIL] * STAGE_WORDS)
+    group = numbers[i + NEXT_SOON]
+    if lines[group, HEAD] >= 0:
+        prefetch(starts, stages[lines[group, HEAD], FIRST_START] * COHORT_START_WORDS)
+        prefetch(starts, stages[lines[group, TAIL], LAST_START] * COHORT_START_WORDS)
+    group = numbers[i + LAST_SOON]
+    if lines[group, HEAD] >= 0:
+        prefetch(stages, starts[stages[lines[group, HEAD], FIRST_START], STAGE] * STAGE_WORDS)
+
+
 @kernel("int64(int64, const int64[:], int64, const int64[:], const int64[:], int64)", on_demand=True)
 def advance_cohorts(tables: Tables, bits: np.ndarray, n: int, numbers: np.ndarray, time: np.ndarray, first: int) -> int:
     """As `cep.kernels.patterns.loop.advance`."""
@@ -247,11 +264,7 @@ def advance_cohorts(tables: Tables, bits: np.ndarray, n: int, numbers: np.ndarra
         i = desk[AT_ROW]
         group, t, found = numbers[i], time[i], desk[TAKEN]
         if i + AHEAD < n:
-            prefetch(lines, numbers[i + AHEAD] * COHORT_GROUP_WORDS)
-            prefetch(stages, lines[numbers[i + SOON], HEAD] * STAGE_WORDS)
-            cohort = lines[numbers[i + NEXT_SOON], TAIL]
-            if cohort >= 0:
-                prefetch(starts, stages[cohort, LAST_START] * COHORT_START_WORDS)
+            _ask_ahead(lines, stages, starts, numbers, i)
         if not found:
             if not _has_room(group, tables):
                 desk[WANTED] = lines[group, OPEN] + 3

@@ -55,10 +55,10 @@ COMPLETE = -1
 #: rows in no match? open starts of a group; drop the oldest then? has every start the same time to live, and nothing else? Words that a
 #: way has in the registers; bits of the variables whose conditions read rows of the match, and of those whose rows are read; how many ways
 #: at most a row makes of one, and of none, or edges of it there are; how many variables; does nothing come out when time passes? Bits of
-#: the variables that may be first. May a row end a start before its time?
+#: the variables that may be first. May a row end a start before its time? Where every start has the same time to live: how long.
 WITHIN, TTL, ALL, SKIP, SKIP_VARIABLE, WANTS_TIMED_OUT, WANTS_UNMATCHED, LIMIT, DROPS, SIMPLE = range(10)
-REGISTERS, CORRELATED, REMEMBERED, FAN, FAN_FIRST, VARIABLES, QUIET, INITIAL, MAY_END = range(10, 19)
-PARAMETERS = 19
+REGISTERS, CORRELATED, REMEMBERED, FAN, FAN_FIRST, VARIABLES, QUIET, INITIAL, MAY_END, LIFE = range(10, 20)
+PARAMETERS = 20
 PAST_LAST, TO_NEXT, TO_FIRST, TO_LAST = range(4)
 #: Of the desk: first free line and used lines of starts, ways, nodes, waiting rows; the row to be taken next; stamp of the row at hand;
 #: emitted; size of the heap; the group that has too many starts; starts dropped; lines that are wanted; how many lines are free in each;

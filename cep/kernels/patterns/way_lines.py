@@ -68,6 +68,7 @@ from cep.kernels.patterns.places import (
     SEEN,
     SEQ0,
     SIBLING,
+    SIMPLE,
     SKIP,
     SKIP_VARIABLE,
     STATE,
@@ -296,6 +297,8 @@ def apart_decide(tables: Tables, group: int, now: int, by_row: int) -> None:
                 apart_emit(tables, TIMED_OUT, group, now, by_row, starts[start, WITH], starts[start, TIME0], starts[start, ROW0])
             if first or not timed_out:
                 apart_drop_start(tables, start)
+        elif parameters[SIMPLE] and by_row < 0 and ways[way, STATE] != COMPLETE:
+            break  # time decides on those in front alone
         elif parameters[ALL]:
             pass
         elif ways[way, STATE] == COMPLETE:

@@ -41,6 +41,7 @@ from cep.kernels.patterns.places import (
     HEAD,
     HEAP,
     LAST,
+    LIFE,
     NODE,
     NODE_SEQ,
     NONE,
@@ -237,7 +238,7 @@ def apart_group_due(tables: Tables, group: int) -> Number:
     if parameters[SIMPLE]:
         while start >= 0 and starts[start, WAY] < 0:
             start = starts[start, AFTER]
-        return min(due, starts[start, TIME0] + parameters[WITHIN]) if start >= 0 else due
+        return min(due, starts[start, TIME0] + parameters[LIFE]) if start >= 0 else due
     while start >= 0:
         way = starts[start, WAY]
         while way >= 0:
@@ -298,7 +299,7 @@ def _expire_all(tables: Tables, group: int, now: int, whole: bool) -> None:
             apart_cut(tables, start, desk[STAMP])
         start = starts[start, AFTER]
         drop_if_over(tables, expired)
-        if parameters[SIMPLE] and not whole and start >= 0 and starts[start, TIME0] + parameters[WITHIN] > now:
+        if parameters[SIMPLE] and not whole and start >= 0 and starts[start, TIME0] + parameters[LIFE] > now:
             break
     apart_decide(tables, group, now, NONE)
 

@@ -1,10 +1,12 @@
 """The command from start to end, on few events: a cluster, a publishing process, a subscriber, the witness, the page.
 
-Tests `command.py`, `measuring.py`, `page.py`, `benchmarks/__main__.py`.
+Tests `command.py`, `measuring.py`, `page.py`, `peers.py`, `benchmarks/__main__.py`.
 """
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
+from benchmarks.nexmark.command import Beside
 from benchmarks.nexmark.generator import NUMBER, DrawnEvents
 from benchmarks.nexmark.made import BATCH_EVENTS, event_files, read
-from benchmarks.nexmark.page import Circumstances, QueryRun, line, page
+from benchmarks.nexmark.page import VERSION, Circumstances, QueryRun, line, page
+from benchmarks.nexmark.peers import told
 from benchmarks.nexmark.queries import chosen
 
 AROUND = Circumstances(DrawnEvents(1_000), 2, 3, "2 cores", "2026-01-02", "abc", "", (0.5, 1.0))
@@ -31,6 +35,36 @@ def test_queries_on_a_cluster_with_files_and_stamps(tmp_path: Path) -> None:
     assert "The answers of all 3 queries are equal to DuckDB's" in text
     assert "| q10 | bids to CSV files, with their day and minute | 4,600 | 4,600 |" in text
     assert str(tmp_path) not in text
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not (shutil.which("mvn") and shutil.which("javac")), reason="Flink needs Maven and a JDK")
+def test_peers_have_as_many_answers(tmp_path: Path) -> None:
+    options = ["--events", "5000", "--runs", "1", "--work", str(tmp_path), "--beside", "flink,duckdb"]
+    done = CliRunner().invoke(app, ["nexmark", "q3", "q6", "q15", *options])
+    assert done.exit_code == 0, done.output
+    assert "The answers of all 3 queries are equal to DuckDB's" in done.output
+    assert re.search(r"\| q6 .* \|  \|  \| [\d.]+ \| [\d.]+ \|", done.output), done.output
+
+
+def test_what_runs_beside_is_peers_or_a_checkout() -> None:
+    assert Beside.of("") == Beside() and Beside.of("duckdb,flink") == Beside(("duckdb", "flink"))
+    assert Beside.of("./flink") == Beside(tree=Path.cwd() / "flink")
+
+
+def test_flink_is_told_what_is_flinks_and_the_streams() -> None:
+    assert told("check q0") == "check bid SELECT auction, bidder, price, `dateTime`, extra FROM bid"
+    assert told("q3").startswith("person,auction SELECT P.name") and "state_ttl" not in told("q3")
+    assert "AS `day`" in told("q15") and "EMIT" not in told("q15")
+
+
+def test_beside_a_peer_cpu_is_that_of_the_engines_and_of_all() -> None:
+    run = outcome("q0", [1.0])
+    run.beside["Flink"] = [{"seconds": 4.0, "answers": 7, "cpu": {"flink": 22.0, "compilers": 9.0}}]
+    assert run.ratios("Flink") == [4.0, 11.0, 2.0]
+    text = page([run, outcome("q6", [1.0])], AROUND)
+    assert "| times Flink | by CPU | by all CPU |" in text and "| 4.00 | 11.00 | 2.00 |\n| q6 " in text and "|  |  |  |\n| **all**" in text
 
 
 def test_a_query_that_there_is_not_is_named() -> None:
@@ -52,7 +86,7 @@ def outcome(name: str, seconds: list[float], beside: list[float] | None = None, 
     def runs(each: list[float]) -> list[dict[str, object]]:
         return [{"seconds": s, "answers": 7, "cpu": {"im-0": s, "im-1": s, "subscriber": 9.0}} for s in each]
 
-    return QueryRun(chosen([name])[0], 1_000_000, unequal, runs(seconds), runs(beside or []))
+    return QueryRun(chosen([name])[0], 1_000_000, unequal, runs(seconds), {VERSION: runs(beside)} if beside else {})
 
 
 def test_the_run_in_the_middle_counts() -> None:

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.compile.patterns.conditions import compile_conditions
+from cep.compile.patterns.groups import life_of
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.patterns.pattern import PatternOperator
 from cep.dataflow.state.hold import Hold
@@ -171,6 +172,21 @@ ONE_INSTANCE = Execution(Options(parallelism=1), (2,), (), (0, 0), 1 << 20, 0)
 
 def row_at(time: int, letter: str, v: int = 0, key: str = "p") -> tuple[Any, ...]:
     return (time, key, letter, v, 0.0, "")
+
+
+@settings(deadline=None, max_examples=30)
+@given(rows(), executions(), st.sampled_from(("past_last", "to_next")), st.booleans(), st.sampled_from((None, 2)))
+def test_starts_that_all_live_as_long_as_nothing_comes(
+    given_rows: list[tuple[Any, ...]], execution: Execution, after: str, timed_out: bool, within: int | None
+) -> None:
+    """Time is asked of the first of them alone."""
+    check(pattern_of(A.absent(B, for_="4us"), after=after, timed_out=timed_out, within=within), given_rows, execution)
+
+
+def test_where_starts_live_as_long_is_known() -> None:
+    lives = {A.absent(B, for_="4us"): 4, A.then(A.absent(B, for_="4us")): None, A.then(B): None}
+    assert [life_of(pattern_of(part).finding) for part in lives] == list(lives.values())
+    assert life_of(pattern_of(A.then(B), within=7).finding) == 7
 
 
 def test_a_group_with_too_many_open_starts_fails_by_name() -> None:

@@ -1,0 +1,1 @@
+"""Nexmark's queries in Flink's SQL, and the program that runs them."""
