@@ -107,4 +107,4 @@ def _parts(piece: Iterable[State]) -> Iterator[tuple[TakenBlocks, State]]:
         before = state
 
 
-__all__ = ["PieceKey", "blocks_state", "completed", "needs_document"]
+__all__ = ["blocks_state", "completed", "needs_document"]

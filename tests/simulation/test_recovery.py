@@ -1,4 +1,7 @@
-"""Queries that recover, whose instance managers, programs and readers are killed: what comes out is the reference's."""
+"""Queries that recover, whose instance managers, programs and readers are killed: what comes out is the reference's.
+
+Tests `orchestrator/manifests.py`.
+"""
 
 from __future__ import annotations
 

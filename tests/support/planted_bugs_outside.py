@@ -1839,13 +1839,6 @@ OUTSIDE_BUGS = (
         (_INCREMENTS_TEST,),
     ),
     Bug(
-        "a pane that is over leaves its blocks to the next one",
-        "cep/kernels/tables/table.py",
-        "self.created, self.changed = 0, None",
-        "self.created = 0",
-        (_INCREMENTS_TEST,),
-    ),
-    Bug(
         "a condition of WHERE chooses the last row of an as-of join",
         "driver/streaming_sql/reading.py",
         'if how == "inner" and not last_row and not isinstance',
