@@ -66,6 +66,7 @@ class HostRecovery:
     pressing: bool = False  # a publisher waits for the next commit
     received: int = 0  # bytes that had come of publishers at the last one
     restored: int = 0  # the checkpoint from which this attempt goes on
+    pieces: dict[int, tuple[str, int]] = field(default_factory=dict)  # by checkpoint: name and CRC of those that later ones may need
 
 
 @dataclass

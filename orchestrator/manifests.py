@@ -7,6 +7,7 @@ from functools import partial
 from urllib.parse import quote
 
 from cep.errors import ClusterError
+from cep.plan.checkpoints import MANIFEST
 from cep.world.archive import Archive
 from cep.world.store import Store
 from orchestrator.state.events import WriteManifest
@@ -19,7 +20,7 @@ class Manifests:
 
     def __init__(self, store: Store, folder: str) -> None:
         self.store, self.folder = store, folder
-        self._written: dict[str, str] = {}  # folder of a deployment -> its last manifest, of which it is not known yet that it is named
+        self._written: dict[str, WriteManifest] = {}  # by folder of a deployment: its last, perhaps not named yet
 
     def write(self, manifest: WriteManifest) -> str:
         """Why it could not be written; empty: it is there."""
@@ -28,13 +29,14 @@ class Manifests:
         except ClusterError as error:
             _LOG.error("%s", error)
             return str(error)
-        self._written[manifest.folder] = manifest.name
+        self._written[manifest.folder] = manifest
         return ""
 
     def confirmed(self) -> None:
-        """What names them is written: what came before them is swept. Names begin with the number, in its order."""
-        for folder, name in self._written.items():
-            self._archive(folder).sweep(partial(_is_older, name.partition(".")[0]))
+        """What names them is written: manifests before them are swept, and pieces that theirs do not need. Names begin with the number, in
+        its order."""
+        for folder, manifest in self._written.items():
+            self._archive(folder).sweep(partial(_is_of_no_use, manifest.name, str(manifest.oldest)))
         self._written.clear()
 
     def forget(self, query: str) -> None:
@@ -55,5 +57,7 @@ class Manifests:
         return Archive(self.store, f"{self.folder}/{folder}")
 
 
-def _is_older(number: str, name: str) -> bool:
-    return name[: len(number)] < number
+def _is_of_no_use(manifest: str, oldest: str, name: str) -> bool:
+    if name.endswith(MANIFEST):
+        return name < manifest
+    return name[: len(oldest)] < oldest

@@ -90,7 +90,8 @@ class _FailedAt:
 @dataclass(frozen=True, slots=True)
 class StoredPiece:
     """An instance's piece of checkpoint `number`: the name of its file, or the `error` for which there is none. `took_us`: so long the
-    instance stood still; `wrote_us`: CPU time of making bytes of it and writing them, beside it."""
+    instance stood still; `wrote_us`: CPU time of making bytes of it and writing them, beside it; `oldest`: it needs pieces of checkpoints
+    from there on."""
 
     number: tuple[int, int, int]
     piece: str
@@ -99,6 +100,7 @@ class StoredPiece:
     took_us: int
     error: str = ""
     wrote_us: int = 0
+    oldest: tuple[int, int, int] | None = None  # its own
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from cep.config import GRACE_S, ClusterConfig
 from cep.dataflow.reports import waits_for
 from cep.errors import CepError, Conflict, QueryError
 from cep.kernels.jit import interpreted
+from cep.kernels.tables.changes import BlockSizes, block_sizes
 from cep.model import query as queries
 from cep.model.expr import Expr, lit
 from cep.model.operators import Filter
@@ -54,6 +55,7 @@ from tests.support.running import values_of_array
 
 MODULES = ("tests.support.user_functions", "tests.support.functions_of_users")
 SENDING_PACES_NS = (0, 10 * MS, 100 * MS)  # between two batches of a publisher, at most
+SLOW_SENDING_PACES_NS = (300 * MS, 500 * MS)
 LONG_PACES_NS = (100 * MS, 400 * MS, 1000 * MS)  # while something moves
 LONGEST_PACES_NS = (1 * S, 4 * S)  # while a host is left
 BETWEEN_MOVES_NS = (20 * MS, 100 * MS, 400 * MS)
@@ -64,6 +66,7 @@ PATIENCE_NS = 300 * S  # of virtual time, in which a seed has to come to its end
 PUBLISHED_GRACE_S = 100.0  # in which a program that was killed has come again, whatever else happens
 DAWDLE_NS = 4 * S
 KEEP_S = 20.0  # so long a subscriber may be silent
+BLOCKS = BlockSizes(shift=0, round=12, whole_bytes=0)  # so that checkpoints of a few groups have what has changed only
 OVER = ("ended", "failed", "stopped")
 T = TypeVar("T")
 
@@ -387,7 +390,8 @@ class SimulatedCluster:
         self, writer: ClientProcess, following: Following, publisher: Publisher, batches: Iterator[tuple[Stream, pa.RecordBatch]]
     ) -> None:
         choose, work = self.schedule.choose, self.work
-        pace_ns = choose.choice(LONGEST_PACES_NS if work.evacuations else LONG_PACES_NS if work.moves or work.changes else SENDING_PACES_NS)
+        short = SLOW_SENDING_PACES_NS if work.slowly else SENDING_PACES_NS
+        pace_ns = choose.choice(LONGEST_PACES_NS if work.evacuations else LONG_PACES_NS if work.moves or work.changes else short)
         try:
             accepted = writer.finish(publisher.accepts()) if self.writers else 0
             for known, batch in _from(accepted, batches):
@@ -517,7 +521,8 @@ def simulated(
 ) -> Iterator[SimulatedCluster]:
     """With what is one for the whole process as a simulated process needs it: the kernels and the modules of users' functions. `faults`:
     those that happen, `resumes`, `at_once` and `moves` as of `SimulatedCluster`; None: those of the seed."""
-    with interpreted(), allowed(*MODULES), TemporaryDirectory(prefix="cep-simulated-") as folder:
+    few = block_sizes(BLOCKS)
+    with interpreted(), allowed(*MODULES), few, TemporaryDirectory(prefix="cep-simulated-") as folder:
         cluster = SimulatedCluster(seed, trace, folder, faults, resumes, at_once, moves)
         try:
             yield cluster

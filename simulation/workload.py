@@ -17,7 +17,9 @@ from cep.model.expr import lit
 from cep.model.operators import Filter
 from cep.model.query import Options, Query
 from cep.plan.checkpoints import reads_clock
+from simulation import groups
 from simulation.chain import chain_query, chain_rows
+from simulation.groups import groups_query, groups_rows
 from simulation.growth import Growth, as_known, drawn_growth
 from tests.reference import Answer, Partition, blocks
 from tests.strategies import contents_of, executions, file_queries, inputs_of, published_queries
@@ -42,6 +44,8 @@ MOVES_WHILE_RECOVERING = (0, 0, 1, 3)
 #: From this query on, two of nine recover and are scaled and upgraded while they run: those that would have been moved.
 CHANGED_FROM = 1000
 CHANGES = (2, 4, 8, 12)
+#: From this query on, one of nine recovers and has many groups (`simulation.groups`).
+GROUPS_FROM = 2000
 TAIL = "tail-"
 INTERVALS_US = (10_000, 50_000, 200_000, 1_000_000)
 HOSTS = (1, 1, 2, 3)
@@ -73,6 +77,8 @@ class DrawnWorkload:
     changes: int = 0
     #: Its readers do something else for longer than a recovery takes, now and then.
     dawdles: bool = False
+    #: Its rows come slowly, so that many checkpoints are taken meanwhile.
+    slowly: bool = False
 
     @property
     def recovers(self) -> bool:
@@ -113,7 +119,7 @@ def _drawn_workload(seed: int) -> DrawnWorkload:
         return _recovering(seed)
     number, choose = seed // SEEDS_OF_A_QUERY, random.Random(f"workload {seed}")
     query, moves = _drawn_query(number), choose.choice(MOVES)
-    query = _cut(chain_query(number)) if is_changed(seed) else query
+    query = _cut(chain_query(number)) if is_changed(seed) else groups_query(number) if has_groups(seed) else query
     recovers = number >= PUBLISHED_FROM and number % 3 == 1 and not any(getattr(each, "refresh", None) for each in query.operators)
     moves = 0 if recovers else moves
     hosts = 1 if recovers else random.Random(f"hosts {seed}").choice(HOSTS)
@@ -121,7 +127,11 @@ def _drawn_workload(seed: int) -> DrawnWorkload:
     inputs, execution = drawn(st.tuples(inputs_of(query), executions()), f"{number}-{seed}")
     if is_changed(seed):
         inputs = {"s": chain_rows(choose)}
-    if moves or evacuations or is_changed(seed):  # small batches and several instances, for else hardly anything would move while it runs
+    if has_groups(seed):
+        inputs = {"s": groups_rows(choose)}
+    if (
+        moves or evacuations or is_changed(seed) or has_groups(seed)
+    ):  # small batches and several instances, for else hardly anything would move while it runs
         execution, _ = moves_of(choose, execution, 1)
     growing, streams = random.Random(f"growth {seed}"), {stream.name: stream for stream in query.streams}
     growths = {name: tuple(drawn_growth(growing, streams[name], len(part.rows)) for part in parts) for name, parts in inputs.items()}
@@ -131,7 +141,8 @@ def _drawn_workload(seed: int) -> DrawnWorkload:
     }
     asked = named(query, execution, QUERY)
     if recovers:
-        options = replace(asked.options, recover="on-commit", checkpoint=choose.choice(INTERVALS_US), replicas=1)
+        intervals = groups.INTERVALS_US if has_groups(seed) else INTERVALS_US
+        options = replace(asked.options, recover="on-commit", checkpoint=choose.choice(intervals), replicas=1)
         options = _changeable(options) if is_changed(seed) else options
         asked = replace(asked, options=options)
     return DrawnWorkload(
@@ -146,6 +157,7 @@ def _drawn_workload(seed: int) -> DrawnWorkload:
         hosts,
         evacuations,
         resumes=recovers and _resumes(seed),
+        slowly=has_groups(seed),
     )
 
 
@@ -180,6 +192,10 @@ def is_changed(seed: int) -> bool:
     return seed // SEEDS_OF_A_QUERY >= CHANGED_FROM and seed // SEEDS_OF_A_QUERY % 9 in (2, 4)
 
 
+def has_groups(seed: int) -> bool:
+    return seed // SEEDS_OF_A_QUERY >= GROUPS_FROM and seed // SEEDS_OF_A_QUERY % 9 == 7
+
+
 def _cut(query: Query) -> Query:
     """The same, with a filter before each output, in a subquery of its own: what has state is within, and can have another parallelism."""
     tails = tuple(Filter(f"{TAIL}{i}", output.input, lit(True)) for i, output in enumerate(query.outputs))
@@ -210,4 +226,4 @@ def _kinds(number: int) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind != "pattern" or number >= PATTERNS_FROM)
 
 
-__all__ = ["QUERY", "TAIL", "DrawnWorkload", "is_changed", "publisher_name", "workload"]
+__all__ = ["QUERY", "TAIL", "DrawnWorkload", "has_groups", "is_changed", "publisher_name", "workload"]

@@ -21,7 +21,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from benchmarks.faults.elastic import HANGS_S, FlowingQuery, keys_of, query
+from benchmarks.faults.elastic import HANGS_S, KEY_BYTES, FlowingQuery, keys_of, query
 from benchmarks.metering import metered, stopwatch
 from driver import LocalCluster
 
@@ -79,7 +79,7 @@ class StateRun:
         with self.flow.flowing() as rows:
             self.say(f"{rows.rows:,} rows, one of each key")
             self.flow.settle()
-            self.result.state_bytes = self.flow.state_bytes
+            self.result.state_bytes = self.flow.keys * KEY_BYTES
             for interval in ("1s", NEVER, "1s") if seconds else ():
                 self._cost(interval, seconds)
             for _ in range(kills):

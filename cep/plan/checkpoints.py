@@ -38,6 +38,8 @@ class CheckpointNumber(NamedTuple):
         return f"{self.attempt:06}-{self.term:010}-{self.serial:010}"
 
 
+MANIFEST = ".manifest"
+
 #: Before all others: none was taken.
 NO_CHECKPOINT = CheckpointNumber(0, 0, 0)
 
@@ -48,7 +50,7 @@ def folder_of(query: str, epoch: int) -> str:
 
 
 def manifest_name(number: CheckpointNumber) -> str:
-    return f"{number}.manifest"
+    return f"{number}{MANIFEST}"
 
 
 def piece_name(number: CheckpointNumber, subquery: str, index: int, process: tuple[int, int]) -> str:

@@ -18,6 +18,7 @@ from instance_manager.control.assignment_checks import Assignment, Restore
 from instance_manager.fast_path.form import prepare
 from instance_manager.hosting import InstanceHost, Preparation
 from instance_manager.recovery import scaled
+from instance_manager.recovery.increments import completed
 from instance_manager.recovery.pieces import reopen_readers, restore, states_in
 from instance_manager.recovery.upgraded import as_read_by
 
@@ -75,7 +76,7 @@ def _piece(archive: Archive, manifest: Manifest, from_: Restore, place: str, rea
         raise ClusterError(f"manifest {from_.manifest!r} has no piece of {place}; it has {', '.join(sorted(pieces))}")
     name, crc = pieces[place].piece, pieces[place].crc
     if (name, crc) not in read:
-        read[name, crc] = states_in(archive.read(name, crc))
+        read[name, crc] = completed(states_in(archive.read(name, crc)), lambda key: states_in(archive.read(*key)))
     return read[name, crc]
 
 

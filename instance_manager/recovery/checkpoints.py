@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from cep.dataflow.operators.operator import KeepsBlocks
 from cep.dataflow.outputs.sink import CommittedSink
 from cep.elements import CheckpointBarrier, Fail, State, Stop
 from cep.errors import ClusterError
@@ -16,6 +17,7 @@ from cep.world.clock import Clock
 from instance_manager.clients.publishers import Publishers
 from instance_manager.control.assignment_checks import Checkpointing
 from instance_manager.hosting import InstanceHost
+from instance_manager.recovery.increments import needs_document
 from instance_manager.recovery.kept import KeptChannel
 from instance_manager.recovery.pieces import TakenPart, bytes_of, kept_of, sinks_of, states_made, taken_of
 
@@ -129,28 +131,24 @@ class Checkpoints:
         own.taken[packed] = self.publishers.taken(hosted)
         for sink in sinks_of(hosted):
             sink.stage_for(packed)
-        taken, number = list(taken_of(hosted)), CheckpointNumber.unpacked(packed)
+        taken, number = list(taken_of(hosted, packed)), CheckpointNumber.unpacked(packed)
+        oldest = min([each.part.blocks.oldest for each in taken if isinstance(each, TakenPart) and each.part.blocks], default=packed)
+        own.pieces = {each: piece for each, piece in own.pieces.items() if each >= oldest}
+        taken.append(needs_document([own.pieces[each] for each in sorted(own.pieces)]))
         took_us = (self.clock.steady_ns() - began) // 1000
         name = piece_name(number, hosted.instance.subquery, hosted.instance.index, self.process)
-        self.background(partial(self._write, own.archive, hosted.key, number, name, taken, took_us))
+        document = {"number": list(number), "piece": name, "took_us": took_us, "oldest": list(CheckpointNumber.unpacked(oldest))}
+        self.background(partial(self._write, own.archive, hosted.key, document, taken))
 
-    def _write(
-        self,
-        archive: Archive,
-        key: str,
-        number: CheckpointNumber,
-        name: str,
-        taken: Sequence[TakenPart | State],
-        took_us: int,
-    ) -> None:
+    def _write(self, archive: Archive, key: str, told: Mapping[str, Any], taken: Sequence[TakenPart | State]) -> None:
         began = self.cpu_ns()
-        document: dict[str, Any] = {"number": list(number), "piece": name, "took_us": took_us, "crc": 0, "bytes": 0, "error": ""}
+        document: dict[str, Any] = {**told, "crc": 0, "bytes": 0, "error": ""}
         try:
-            document |= archive.write(name, bytes_of(states_made(taken)))._asdict()
+            document |= archive.write(document["piece"], bytes_of(states_made(taken)))._asdict()
         except ClusterError as error:
             document["error"] = str(error)
         document["wrote_us"] = (self.cpu_ns() - began) // 1000
-        self.stored(PieceStored(key, number.attempt, document))
+        self.stored(PieceStored(key, document["number"][0], document))
 
     def note(self, hosted: InstanceHost, stored: PieceStored) -> None:
         """One that is not of the last number is too late."""
@@ -158,6 +156,11 @@ class Checkpoints:
         number = CheckpointNumber(*stored.document["number"]).packed
         if own is not None and own.attempt == stored.attempt and number == own.last:
             own.stored = stored.document
+            if not stored.document["error"]:
+                own.pieces[number] = stored.document["piece"], stored.document["crc"]
+                for node in hosted.instance.nodes:
+                    if isinstance(node.stateful, KeepsBlocks):
+                        node.stateful.stored(number)
 
 
 def _presses(subscription: KeptChannel) -> bool:

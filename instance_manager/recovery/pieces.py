@@ -22,7 +22,7 @@ from cep.dataflow.build import STATE_FORMAT
 from cep.dataflow.movement.figures import Figures, figures_of, take_figures
 from cep.dataflow.movement.instance_move import FIGURES, move_document, value_of
 from cep.dataflow.movement.owners import everything
-from cep.dataflow.operators.operator import AggregateOperator, Part
+from cep.dataflow.operators.operator import AggregateOperator, KeepsBlocks, Part, StatefulOperator
 from cep.dataflow.outputs.sink import CommittedSink
 from cep.dataflow.sources.published import PublishedSource
 from cep.elements import State
@@ -32,6 +32,7 @@ from cep.transport.sockets import Sockets
 from cep.transport.wire import TIME, Format, Header
 from instance_manager.clients.subscriptions import Terms
 from instance_manager.hosting import InstanceHost, open_subscription
+from instance_manager.recovery.increments import blocks_state
 from instance_manager.recovery.kept import KeptChannel, Restored
 from instance_manager.recovery.scaled import Shared, parts_in
 
@@ -66,7 +67,10 @@ class TakenPart(NamedTuple):
 
 
 def states_made(taken: Iterable[TakenPart | State]) -> Iterator[State]:
-    return (each if isinstance(each, State) else each.state for each in taken)
+    for each in taken:
+        if isinstance(each, TakenPart) and each.part.blocks is not None:
+            yield blocks_state(each.part.blocks)
+        yield each if isinstance(each, State) else each.state
 
 
 def bytes_of(states: Iterable[State]) -> Iterator[bytes | memoryview]:
@@ -81,10 +85,10 @@ def bytes_of(states: Iterable[State]) -> Iterator[bytes | memoryview]:
         yield bytes(-size % ALIGNED)
 
 
-def taken_of(hosted: InstanceHost) -> Iterator[TakenPart | State]:
-    """As it stands now."""
+def taken_of(hosted: InstanceHost, number: int) -> Iterator[TakenPart | State]:
+    """As it stands now, but for what earlier pieces have of it (`cep.dataflow.operators.operator.KeepsBlocks`)."""
     for node in hosted.instance.nodes:
-        for part in node.stateful.snapshot() if node.stateful is not None else ():
+        for part in _parts_of(node.stateful, number):
             yield TakenPart(node.operator.name, part)
     yield move_document(FIGURES, figures_of(hosted.instance, hosted.movement.buckets).to_json())
     yield move_document("over", hosted.instance.state == "ended")
@@ -95,6 +99,12 @@ def taken_of(hosted: InstanceHost) -> Iterator[TakenPart | State]:
             if isinstance(subscription, KeptChannel):
                 yield move_document("subscription", _described(subscription))
                 yield State("", "kept", 0, _messages(subscription))
+
+
+def _parts_of(operator: StatefulOperator | None, number: int) -> list[Part]:
+    if operator is None:
+        return []
+    return operator.changes(number) if isinstance(operator, KeepsBlocks) else operator.snapshot()
 
 
 def _described(subscription: KeptChannel) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 Rules:
 
 1. One is under way at a time. It is committed when every instance has stored its piece; if one could not, it comes to nothing.
-2. The next is asked for when the interval is over: what the user wants, or so long that taking and writing it costs no more than `SHARE`
-   of the time of the instance of which it costs most. An instance that has no time to wait for that says so.
+2. The next is asked for when the interval is over: what the user wants, or so long that taking and writing the last ones cost no more than
+   `SHARE` of the time of the instance of which it costs most. An instance that has no time to wait for that says so.
 3. A new leader knows only what is written. What another one had asked for comes to nothing: its own numbers are greater.
 4. The manifest is written before the node that names it, which is the commit.
 5. A query that is to become another (`QueryRecord.change`) does so behind a commit that was asked for then, at once: so little or nothing
@@ -27,6 +27,8 @@ from orchestrator.state.events import ClearCheckpoints, WriteManifest
 
 #: Of an instance's time, what checkpoints may cost.
 SHARE = 0.03
+LATELY = 4  # of the mean cost of the last checkpoints, the part of the last one
+ONCE = 64  # so small a part of its cost the first of an attempt counts, which has the whole state: the next ones have what has changed
 STEADY_S = 10.0  # after which a failure has nothing to do with the last one
 LOOK_S = 0.1  # so long it is left alone while not all instances run
 _TAKING = frozenset(("running", "draining"))
@@ -35,11 +37,11 @@ _THERE = frozenset(("running", "paused", "ended"))
 
 @dataclass(slots=True)
 class _Course:
-    """Of a query: when the next one is due, by the steady clock, and what the last one cost. `failed`: numbers that came to nothing."""
+    """Of a query: when the next one is due, by the steady clock, and what the last ones cost. `failed`: numbers that came to nothing."""
 
     due: float
     took_us: int = 0
-    cost_us: int = 0
+    cost_us: int | None = None
     error: str = ""
     failed: CheckpointNumber | None = None
     before: QueryCheckpoints | None = None  # the last commit
@@ -119,7 +121,8 @@ class Checkpoints:
         if len(pieces) == len(self.model.plans[record.name].instances):
             self._commit(record, known, course, pieces, now)
             course.took_us = max(each.took_us for each in pieces)
-            course.cost_us = max(each.took_us + each.wrote_us for each in pieces)
+            cost_us = max(each.took_us + each.wrote_us for each in pieces)
+            course.cost_us = cost_us // ONCE if course.cost_us is None else course.cost_us + (cost_us - course.cost_us) // LATELY
             course.due = max(course.due, now.steady + self._interval_s(record.name) / 2)
             return self._forgiven(record, now)
         return record
@@ -135,7 +138,8 @@ class Checkpoints:
         committed = CommittedCheckpoint(number, manifest_name(number), zlib.crc32(text.encode()), size, round(now.wall, 3))
         course.before = known
         self.model.checkpoints[record.name] = replace(known, committed=committed)
-        self.desired.do(WriteManifest(record.name, folder_of(record.name, record.epoch), committed.manifest, text))
+        oldest = min(CheckpointNumber(*(each.oldest or number)) for each in pieces)
+        self.desired.do(WriteManifest(record.name, folder_of(record.name, record.epoch), committed.manifest, text, oldest))
 
     def _forgiven(self, record: QueryRecord, now: Now) -> QueryRecord:
         """It goes on: what it has lost before does not count any more. What fails by itself fails again at the same row, perhaps with a
@@ -169,7 +173,7 @@ class Checkpoints:
     def _interval_s(self, name: str) -> float:
         """Seconds between two: what is asked for, or what the budget allows."""
         course = self._courses.get(name)
-        cost_s = 0.0 if course is None else course.cost_us / 1e6 / SHARE
+        cost_s = 0.0 if course is None or course.cost_us is None else course.cost_us / 1e6 / SHARE
         return max(self.model.plans[name].query.options.checkpoint / 1e6, cost_s)
 
     def described(self, name: str) -> dict[str, object] | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from cep.model.hosts import Host
 from cep.model.streams import Stream
+from cep.plan.checkpoints import CheckpointNumber
 from cep.plan.physical import PhysicalPlan
 from cep.service.keys import ClientKey
 from cep.transport.curve import KeyPair
@@ -325,12 +326,14 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class WriteManifest:
-    """A file of the cluster's checkpoints is to be there, before what is put behind this: `text` in file `name` of `folder`."""
+    """A file of the cluster's checkpoints is to be there, before what is put behind this: `text` in file `name` of `folder`. Pieces of
+    checkpoints before `oldest` are of no use any more when that is written."""
 
     query: str
     folder: str
     name: str
     text: str
+    oldest: CheckpointNumber
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ LARGE: dict[str, str] = {
     "PublisherCore": "one table of what a publisher hears and is asked, and a method for each line of it",
     "PublishedSource": "opening, sending, closing, vanishing and moving of publishers, which share what is known of each",
     "SequentialState": "rows held, groups, snapshots and slices of every window that goes by rows",
+    "PerRowState": "rows in and answers out, and its groups as rows, all or those that have changed, of one table",
+    "WindowState": "rows in and answers out, and its panes as rows, all or those that have changed, of the same tables",
     "Publishers": "one table of what a publisher says, and what of it was taken and is covered",
     "Link": "one protocol: what is sent, what comes, what is due by the time",
     "LinkSockets": "`Sockets`, of two transports at once, and their keys",

@@ -18,9 +18,10 @@ from driver.streams.inquiry import Inquiry
 from instance_manager.recovery import checkpoints as taking
 from instance_manager.recovery import pieces
 from instance_manager.recovery.kept import KeptChannel
+from orchestrator import manifests
 from orchestrator.state import recovery
 from orchestrator.state.checkpoints import Checkpoints
-from tests.support.recovering import first_wrong
+from tests.support.recovering import GROUPS, SELDOM, first_wrong
 
 
 class TestPlanted:
@@ -124,3 +125,8 @@ class TestPlanted:
     def test_subscriptions_that_the_orchestrator_does_not_know(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Inquiry, "register", lambda self: None)
         assert first_wrong(167)
+
+    @pytest.mark.long
+    def test_pieces_that_are_swept_though_later_ones_need_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(manifests, "_is_of_no_use", lambda manifest, oldest, name: name[: len(oldest)] < manifest[: len(oldest)])
+        assert first_wrong(8022, GROUPS, SELDOM)

@@ -1,12 +1,20 @@
-"""Queries that recover, whose instance managers, programs and readers are killed: what comes out is the reference's."""
+"""Queries that recover, whose instance managers, programs and readers are killed: what comes out is the reference's.
+
+Tests `orchestrator/manifests.py`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+
 import pytest
 
+from cep.elements import State
+from instance_manager.control import building
+from instance_manager.recovery.increments import PieceKey, completed
 from simulation.__main__ import run_seed
 from simulation.schedule import ScheduleTrace
-from tests.support.recovering import CHANGED, COLD, PROGRAMS, PUBLISHED, SEEDS, killed
+from tests.support.recovering import CHANGED, COLD, GROUPS, PROGRAMS, PUBLISHED, SEEDS, SELDOM, killed
 
 
 @pytest.mark.parametrize("seed", (9, 22, 251, 1029))  # 1029: with a pattern, as others from 1,000 on
@@ -46,9 +54,27 @@ def test_one_that_is_scaled_and_upgraded_meanwhile(seed: int) -> None:
     assert found.wrong == [] and found.recoveries and found.moved.instances
 
 
+@pytest.mark.parametrize("seed", (8022,))
+def test_one_whose_checkpoints_have_what_has_changed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is restored lies in several pieces."""
+    needed = list[PieceKey]()
+
+    def watched(piece: Sequence[State], read: Callable[[PieceKey], Iterable[State]]) -> list[State]:
+        def noted(key: PieceKey) -> Iterable[State]:
+            needed.append(key)
+            return read(key)
+
+        return completed(piece, noted)
+
+    monkeypatch.setattr(building, "completed", watched)
+    found = run_seed(seed, ScheduleTrace(), SELDOM)
+    assert found.wrong == [] and found.recoveries and needed
+
+
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_many_seeds() -> None:
+    assert [found for seed in GROUPS if (found := run_seed(seed, ScheduleTrace(), SELDOM)).wrong] == []
     assert [
         found
         for seed in (*SEEDS, *PUBLISHED)

@@ -46,6 +46,7 @@ _SEGMENTS, _SEGMENTS_TEST = "cep/world/segments.py", "cep/world/test_segments.py
 _RINGS, _RINGS_TEST = "cep/world/rings.py", "cep/world/test_rings.py"
 _HEIR, _HEIR_TEST = "instance_manager/clients/heir.py", "instance_manager/clients/test_heir.py"
 _KEPT, _KEPT_TEST = "instance_manager/recovery/kept.py", "instance_manager/recovery/test_kept.py"
+_INCREMENTS, _INCREMENTS_TEST = "instance_manager/recovery/increments.py", "instance_manager/recovery/test_increments.py"
 _SUBSCRIPTION = "driver/streams/subscription_core.py"
 
 _PATTERNS, _SEMANTICS = "cep/dataflow/patterns/test_pattern.py", "project/test_semantics.py"
@@ -1794,6 +1795,48 @@ OUTSIDE_BUGS = (
         "if missing(model, record).keys() != certainly_lost(model, record, now).keys():",
         "if False:",
         ("orchestrator/state/test_recovery.py",),
+    ),
+    Bug(
+        "of a block that is in several pieces the oldest counts",
+        _INCREMENTS,
+        "reversed(needs if tables else [])",
+        "(needs if tables else [])",
+        (_INCREMENTS_TEST,),
+    ),
+    Bug(
+        "rows of an earlier piece are as far as they were",
+        _INCREMENTS,
+        "if rows.column(0)[0] != self.progress:",
+        "if False:",
+        (_INCREMENTS_TEST,),
+    ),
+    Bug(
+        "what was taken counts as written before it is",
+        "cep/kernels/tables/changes.py",
+        "if self._doubtful is not None:",
+        "if False:",
+        (_INCREMENTS_TEST,),
+    ),
+    Bug(
+        "a group that changes does not mark its block",
+        "cep/compile/aggregate/answering.py",
+        "block_shift] = 1",
+        "block_shift] |= 0",
+        (_INCREMENTS_TEST,),
+    ),
+    Bug(
+        "groups that are forgotten leave their blocks to others",
+        "cep/compile/windows/per_row.py",
+        "self._rewrite(np.flatnonzero(kept))\n                self._begin_blocks()",
+        "self._rewrite(np.flatnonzero(kept))",
+        (_INCREMENTS_TEST,),
+    ),
+    Bug(
+        "a pane that is taken once is not looked at again",
+        "cep/compile/aggregate/rows.py",
+        "grown, table.touched = 0, True",
+        "grown = 0",
+        (_INCREMENTS_TEST,),
     ),
     Bug(
         "a condition of WHERE chooses the last row of an as-of join",

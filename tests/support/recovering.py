@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from simulation.__main__ import SeedRun, run_seed
 from simulation.faults import EVERYTHING, Fault
 from simulation.schedule import MS, ScheduleTrace
-from simulation.workload import CHANGED_FROM, PUBLISHED_FROM, SEEDS_OF_A_QUERY, is_changed
+from simulation.workload import CHANGED_FROM, GROUPS_FROM, PUBLISHED_FROM, SEEDS_OF_A_QUERY, has_groups, is_changed
 
 #: So that most instance managers die while the query is at work, some of them while it recovers.
 KILLS = [Fault("kill instance manager", after_ms * MS) for after_ms in (700, 400, 50, 900, 1500)]
+#: So seldom that several checkpoints lie between two, and what is restored is in several pieces.
+SELDOM = [Fault("kill instance manager", after_ms * MS) for after_ms in (4_000, 3_000, 3_000)]
 #: The program that publishes is killed right behind an instance manager, so that what it has sent since is in its ring alone.
 PROGRAMS = [Fault(("kill instance manager", "kill writer")[i % 2], ms * MS) for i, ms in enumerate((500, 10, 1200, 5, 900, 20, 700, 2))]
 #: One recovery behind the other, and processes that sleep through some of them.
@@ -47,6 +49,9 @@ def first_wrong(
     runs = (run_seed(seed, ScheduleTrace(), faults, resumes, at_once) for seed in (first, *others))
     return next(found.wrong[0] for found in runs if found.wrong)
 
+
+#: Seeds of queries with many groups, whose checkpoints write what has changed.
+GROUPS = tuple(seed for seed in range(SEEDS_OF_A_QUERY * GROUPS_FROM, SEEDS_OF_A_QUERY * GROUPS_FROM + 1_000) if has_groups(seed))
 
 #: Seeds of queries that are scaled and upgraded while they run.
 CHANGED = tuple(seed for seed in range(SEEDS_OF_A_QUERY * CHANGED_FROM, SEEDS_OF_A_QUERY * CHANGED_FROM + 1_000) if is_changed(seed))

@@ -6,6 +6,7 @@ It has besides the arguments of `update`:
     taken                                        rows before it have been taken, and are only answered
     ttl                                          a group whose last row is longer ago begins anew; no group does where entries have no LAST
     out, out_control, out_arena, out_pool        of the answers
+    marks, block_shift                           `marks[k]` is set where block k, of 2**block_shift entries, changes
 
 It returns what `update` returns, or -1 - (the row) where that is taken, and there was no room for its answer. Answer number i is of row i,
 and has of its entry the words behind the key that answers are made of: `stride` of them, word k of an entry at `out[i * stride + k]`. So
@@ -40,6 +41,8 @@ ARGUMENTS = {
     "out_control": "int64[:]",
     "out_arena": "uint8[:]",
     "out_pool": "int64[:, :]",
+    "marks": "uint8[:]",
+    "block_shift": "int64",
 }
 
 _FUNCTIONS = """
@@ -76,7 +79,7 @@ def lines_of(answering: Answering, apart: Apart, update: Sequence[str]) -> tuple
     first, asked = apart.places[0], list(zip(apart.states, apart.places, strict=True))[: answering.asked]
     stride = sum(state.words for state, _ in asked)
     begin = [] if answering.last is None else _begin_anew(answering.last, apart.states, first)
-    taking = ["if i >= taken:", *(f"    {line}" for line in [*begin, *update])]
+    taking = ["marks[at // {width} >> block_shift] = 1", "if i >= taken:", *(f"    {line}" for line in [*begin, *update])]
     if all(part.kind == "words" for state, _ in asked for part in state.parts):
         words = range(first, first + stride)
         copied = [f"out[i * {stride} + {k}] = entries[at + {k}]" for k in words]

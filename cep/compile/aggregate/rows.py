@@ -45,7 +45,7 @@ class TimedRows(Protocol):
 
 def run_loop(loop: Kernel, table: Table, start: int, stop: int, *arguments: Any) -> int:
     """Runs a generated loop to its end, making room in `table` whenever it asks for it. Returns the bytes by which it has grown."""
-    grown = 0
+    grown, table.touched = 0, True
     while True:
         start = loop(table.slots, table.entries, table.control, table.arena, table.pool, start, stop, *arguments)
         if start == stop:

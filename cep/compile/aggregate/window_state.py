@@ -30,6 +30,7 @@ from cep.elements import MAX_TIME, MIN_TIME, PAUSE, Batch
 from cep.errors import ProtocolError
 from cep.kernels.columns import NO_BYTES, Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.jit import warm
+from cep.kernels.tables.changes import ChangedBlocks, TakenBlocks
 from cep.kernels.tables.keys import decode_keys
 from cep.kernels.tables.table import FrozenTable, Table
 from cep.model.schema import INT64, Field, Schema
@@ -65,6 +66,7 @@ class WindowState:
         self._emitting = False
         self._single: Table | None = None
         self._spare: list[np.ndarray] = []  # memory for the next snapshot
+        self._tables = 0  # so many were taken for checkpoints
         spec.warm()
         warm(cut_panes, *results.answer_kernels(spec))
 
@@ -211,9 +213,40 @@ class WindowState:
     def snapshot(self) -> list[Callable[[], pa.RecordBatch]]:
         """What makes batches, rows of `snapshot_schema`, of all groups of all panes that a window still needs, as they are now."""
         there = [(self._panes.start(number), table) for number, table in self._panes.items()]
-        there += [(_RUNNING, self._running.running().table)] if self._running is not None else []
         found = [partial(self._rows_of, self.watermark, start, FrozenTable(table, self._spare)) for start, table in there if table.rows]
-        return [*found, *(partial(_itself, batch) for _, batch in self._restored)]
+        return [*found, *self._without_panes()]
+
+    def changes(self, number: int) -> list[tuple[Callable[[], pa.RecordBatch], TakenBlocks | None]]:
+        """The same of what checkpoint `number` has to write: panes that something has gone into, and some blocks of the others."""
+        found = list[tuple[Callable[[], pa.RecordBatch], TakenBlocks | None]]()
+        for pane, table in self._panes.items():
+            if table.rows:
+                taken = self._taken(table, number)
+                rows = partial(self._rows_of, self.watermark, self._panes.start(pane), FrozenTable(table, self._spare, taken))
+                found.append((rows, taken))
+        return found + [(rows, None) for rows in self._without_panes()]
+
+    def _taken(self, table: Table, number: int) -> TakenBlocks:
+        if table.changed is None:
+            self._tables += 1
+            table.changed = ChangedBlocks(self._tables)
+        table.changed.fit(table.rows)
+        if table.touched:
+            table.changed.mark_all()
+        table.touched = False
+        return table.changed.take(number, table.rows, 8 * self.spec.width)
+
+    def stored(self, number: int) -> None:
+        """What was taken for checkpoint `number` is on the disk."""
+        for _, table in self._panes.items():
+            if table.changed is not None:
+                table.changed.stored(number)
+
+    def _without_panes(self) -> list[Callable[[], pa.RecordBatch]]:
+        found = list[Callable[[], pa.RecordBatch]]()
+        if self._running is not None and (running := self._running.running().table).rows:
+            found.append(partial(self._rows_of, self.watermark, _RUNNING, FrozenTable(running, self._spare)))
+        return found + [partial(_itself, batch) for _, batch in self._restored]
 
     def _rows_of(self, watermark: int, start: int, frozen: FrozenTable) -> pa.RecordBatch:
         n = frozen.table.rows

@@ -5,6 +5,7 @@
 3. What states leave behind in arena and pool (`cep.kernels.tables.table`) would pile up, for groups live long. So where these are full,
    all groups are first written anew; then arena and pool are twice as large as what is in use, and that work is shared by as many changes.
 4. Groups that begin anew with whatever comes are forgotten, once as many rows and watermarks have come as there are groups.
+5. A checkpoint has what has changed (`cep.kernels.tables.changes`): groups keep their places until some are forgotten.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from cep.elements import Batch
 from cep.kernels.columns import Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.jit import warm
 from cep.kernels.states.exact_sum import round_exact
+from cep.kernels.tables.changes import ChangedBlocks, TakenBlocks
 from cep.kernels.tables.keys import Keys, decode_keys, key_kernels
 from cep.kernels.tables.table import ARENA_USED, ARENA_WANTED, FrozenTable, Table, fill_slots
 from cep.model.schema import INT64, Field, Schema
@@ -60,6 +62,7 @@ class PerRowState:
         self._bounded = not any(part.kind == "block" for _, part in self.spec.parts)
         self._piece = PIECE_OPERATIONS if self._bounded else 1
         self._spare: list[np.ndarray] = []  # memory for the next snapshot
+        self._tables = 0  # so many there have been
         self.clear()
         loops = self.spec.loops
         assert loops.each is not None
@@ -69,10 +72,16 @@ class PerRowState:
     def clear(self) -> None:
         """Forgets all groups; the numbers of rows go on."""
         self.groups, self.answers = self._table(0), plain_table(self.stride, self.spec.sums, 0)
+        self._begin_blocks()
         self._work, self._due = 0, WORK_MIN  # rows and watermarks since groups were looked through, and after how many that is due
 
     def _table(self, rows: int) -> Table:
         return Table.make(self.spec.width, self.spec.sums, rows)
+
+    def _begin_blocks(self) -> None:
+        """Its entries are others: no checkpoint has them."""
+        self._tables += 1
+        self._changed = ChangedBlocks(self._tables)
 
     # Rows in, answers out
 
@@ -118,7 +127,9 @@ class PerRowState:
             out = answers.entries, answers.control, answers.arena, answers.pool
             groups = self.groups
             table = groups.slots, groups.entries, groups.control, groups.arena, groups.pool
-            stop = int(self._each(*table, start, n, taken, ttl, *out, *rows.arrays))
+            self._changed.fit(groups.capacity)
+            marks = self._changed.marks, self._changed.sizes.shift
+            stop = int(self._each(*table, start, n, taken, ttl, *out, *marks, *rows.arrays))
             if stop == n:
                 return
             start, taken = (stop, stop) if stop >= 0 else (-1 - stop, -stop)
@@ -156,6 +167,7 @@ class PerRowState:
             kept = self.groups.matrix[:, self.spec.last] >= max(watermark, -(2**62)) - self.ttl
             if 2 * int(kept.sum()) < len(kept):
                 self._rewrite(np.flatnonzero(kept))
+                self._begin_blocks()
             self._work, self._due = 0, max(self.groups.rows, WORK_MIN)
         yield from ()
 
@@ -163,7 +175,7 @@ class PerRowState:
         yield from ()
 
     def _rewrite(self, kept: np.ndarray) -> None:
-        """Only groups `kept`, int64[n], and nothing that states have left behind."""
+        """Only groups `kept`, int64[n] ascending, and nothing that states have left behind."""
         old, self.groups = self.groups, self._table(len(kept))
         matrix = old.matrix if len(kept) == old.rows else old.matrix[kept]
         self._join(PartialRows(self.spec.loops, np.zeros(len(kept), np.int64), 0, matrix, old.arena, old.pool))
@@ -177,7 +189,7 @@ class PerRowState:
 
     @property
     def bytes(self) -> int:
-        return self.groups.bytes + self.answers.arena.nbytes + self.answers.pool.nbytes
+        return self.groups.bytes + self._changed.bytes + self.answers.arena.nbytes + self.answers.pool.nbytes
 
     def largest_keys(self, most: int) -> list[str]:
         """The groups of which most rows were taken, for a person to read."""
@@ -194,7 +206,21 @@ class PerRowState:
 
     def snapshot(self) -> list[Callable[[], pa.RecordBatch]]:
         """What makes batches of all groups, as they are now; a group has its key, so they can be dealt to any number of instances."""
-        frozen, rows = FrozenTable(self.groups, self._spare), self.groups.rows
+        return self._pieces_of(FrozenTable(self.groups, self._spare))
+
+    def changes(self, number: int) -> list[tuple[Callable[[], pa.RecordBatch], TakenBlocks]]:
+        """The same of the blocks that checkpoint `number` has to write, and which they are."""
+        self._changed.fit(self.groups.rows)
+        taken = self._changed.take(number, self.groups.rows, 8 * self.spec.width)
+        pieces = self._pieces_of(FrozenTable(self.groups, self._spare, taken))
+        return [(piece, taken.between(k * PIECE_ROWS, (k + 1) * PIECE_ROWS)) for k, piece in enumerate(pieces)]
+
+    def stored(self, number: int) -> None:
+        """What was taken for checkpoint `number` is on the disk."""
+        self._changed.stored(number)
+
+    def _pieces_of(self, frozen: FrozenTable) -> list[Callable[[], pa.RecordBatch]]:
+        rows = frozen.table.rows
         return [partial(self._rows_of, frozen, start, min(start + PIECE_ROWS, rows), self.sequence) for start in range(0, rows, PIECE_ROWS)]
 
     def _rows_of(self, frozen: FrozenTable, start: int, stop: int, sequence: int) -> pa.RecordBatch:
@@ -210,6 +236,7 @@ class PerRowState:
                 made = self._add(batch.slice(start, PIECE_ROWS), keep, rows, made)
         if made:
             self.groups.find_all()
+        self._begin_blocks()
 
     def _add(self, batch: pa.RecordBatch, keep: Callable[[Columns], np.ndarray], of_rows: int, made: bool) -> bool:
         """A part of `of_rows`, of which as large a share is kept as of the first. `made`: all groups so far are of such parts, where each

@@ -36,6 +36,7 @@ from cep.dataflow.operators.pre_aggregation import Reduction
 from cep.elements import MIN_TIME, PAUSE, Batch, describe_time
 from cep.errors import StateLimitExceeded
 from cep.kernels.columns import Columns
+from cep.kernels.tables.changes import TakenBlocks
 
 Clock = Callable[[], int]  # µs since the epoch
 
@@ -48,11 +49,13 @@ SLOW_US, SLOW_ROWS = 4_000, 64
 @dataclass(frozen=True, slots=True)
 class Part:
     """Rows of a snapshot. `port`: they are keyed by the columns of that input, which they have under their names. `rows`: or what makes
-    them, of what was copied while the operator stood still; it may be called in any thread, and more than once."""
+    them, of what was copied while the operator stood still; it may be called in any thread, and more than once. `blocks`: which entries of
+    a table they are, where others are in earlier checkpoints."""
 
     name: str
     port: int
     rows: pa.RecordBatch | Callable[[], pa.RecordBatch]
+    blocks: TakenBlocks | None = None
 
     @property
     def batch(self) -> pa.RecordBatch:
@@ -106,6 +109,17 @@ class StatefulOperator(RunningOperator, Protocol):
 
     def clear(self) -> None:
         """Forgets its state; what it has promised and counted stays."""
+
+
+@runtime_checkable
+class KeepsBlocks(Protocol):
+    """An operator with much state, which tells what of it has changed."""
+
+    def changes(self, number: int) -> list[Part]:
+        """As `snapshot`, for checkpoint `number`, without what is in those before it that `stored` has named."""
+
+    def stored(self, number: int) -> None:
+        """Checkpoint `number` is on the disk, as far as it is of this operator."""
 
 
 class StatelessOperator:
@@ -328,6 +342,12 @@ class AggregateOperator:
 
     def snapshot(self) -> list[Part]:
         return [Part("groups", 0, rows) for rows in self.state.snapshot()]
+
+    def changes(self, number: int) -> list[Part]:
+        return [Part("groups", 0, rows, blocks) for rows, blocks in self.state.changes(number)]
+
+    def stored(self, number: int) -> None:
+        self.state.stored(number)
 
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
         for part in parts:

@@ -105,6 +105,16 @@ class SequentialAggregate:
             return [held, *(Part("groups", 0, rows) for rows in self.state.snapshot())]
         return [held, Part("groups", 0, snapshot(self.state))]
 
+    def changes(self, number: int) -> list[Part]:
+        if not isinstance(self.state, PerRowState):
+            return self.snapshot()
+        held = Part("held", 0, self.hold.snapshot())
+        return [held, *(Part("groups", 0, rows, blocks) for rows, blocks in self.state.changes(number))]
+
+    def stored(self, number: int) -> None:
+        if isinstance(self.state, PerRowState):
+            self.state.stored(number)
+
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
         for batch in [part.batch for part in parts if part.name == "held"]:
             self.hold.restore(batch, keep(0, self.hold.columns(batch)).astype(bool))

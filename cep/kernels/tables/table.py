@@ -27,6 +27,7 @@ import numpy as np
 from cep.kernels.jit import inlined, kernel
 from cep.kernels.machine.memory import copy_bytes, prefetch
 from cep.kernels.states.exact_sum import POOL_WORDS
+from cep.kernels.tables.changes import ChangedBlocks, TakenBlocks
 from cep.kernels.tables.growing import empty, grow
 from cep.kernels.tables.hashing import LONG, hash64, is_long
 from cep.kernels.tables.keys import long_length, same_bytes
@@ -208,7 +209,8 @@ def fill_slots(entries: np.ndarray, width: int, rows: int, slots: np.ndarray, co
 
 @dataclass(slots=True, eq=False)
 class Table:
-    """The groups of one pane. `created` is the oldest creation time (ns) of what went in, 0 if unknown."""
+    """The groups of one pane. `created` is the oldest creation time (ns) of what went in, 0 if unknown. `changed`: which of them
+    a checkpoint has to write, once one was taken; `touched`: something went in since."""
 
     width: int
     sums: int  # exact sums in an entry
@@ -218,6 +220,8 @@ class Table:
     pool: np.ndarray
     control: np.ndarray
     created: int = 0
+    changed: ChangedBlocks | None = None
+    touched: bool = True
 
     @staticmethod
     def make(width: int, sums: int, rows: int = 0) -> Table:
@@ -286,35 +290,42 @@ class Table:
     def clear(self) -> None:
         self.slots[:] = 0
         self.control[:] = 0
-        self.created = 0
+        self.created, self.changed = 0, None
 
     def copy(self) -> Table:
         """A table of its own with the same groups and no more room than it needs."""
         arrays = {name: getattr(self, name).copy() for name in ("slots", "entries", "pool", "control")}
-        return replace(self, **arrays, arena=self.arena[: self.control[ARENA_USED]].copy())
+        return replace(self, **arrays, arena=self.arena[: self.control[ARENA_USED]].copy(), changed=None)
 
 
 _NOTHING = np.empty(0, np.int64)
+#: Spare memory of no more words than these stays as it is, however little was copied.
+SPARE_WORDS = 1 << 17
 
 
 class FrozenTable:
-    """The groups of a table as they were, of which `table` can be read, and has no slots. Its memory is taken from `spare` and goes back
-    there when nothing looks at it any more, with room for more groups than there were: what is copied for every checkpoint would cost
-    several times as much in memory that is touched for the first time."""
+    """The groups of a table as they were, or blocks `taken` of them one behind the other, of which `table` can be read, and has no slots.
+    Its memory is taken from `spare` and goes back there when nothing looks at it any more, with room for more groups than there were: what
+    is copied for every checkpoint would cost several times as much in memory that is touched for the first time."""
 
-    def __init__(self, table: Table, spare: list[np.ndarray]) -> None:
-        size = table.rows * table.width
+    def __init__(self, table: Table, spare: list[np.ndarray], taken: TakenBlocks | None = None) -> None:
+        blocks = taken is not None and len(taken.numbers) * taken.size < table.rows
+        self._size = (len(taken.numbers) * taken.size if taken is not None and blocks else table.rows) * table.width
         memory = spare.pop() if spare else _NOTHING
-        self._memory, self._spare = memory if len(memory) >= size else empty(size, _NOTHING.dtype), spare
-        self._size = size
-        entries = self._memory[:size]
-        entries[:] = table.entries[:size]
+        self._memory, self._spare = memory if len(memory) >= self._size else empty(self._size, _NOTHING.dtype), spare
+        entries, control = self._memory[: self._size], table.control.copy()
+        if taken is not None and blocks:
+            words = taken.size * table.width
+            np.take(table.entries.reshape(-1, words), taken.numbers, axis=0, out=entries.reshape(-1, words), mode="clip")
+            control[ROWS] = taken.entries
+        else:
+            entries[:] = table.entries[: self._size]
         arena, pool = table.arena[: table.control[ARENA_USED]].copy(), table.pool[: table.control[POOL_USED]].copy()
-        self.table = replace(table, slots=np.zeros(0, np.int32), entries=entries, arena=arena, pool=pool, control=table.control.copy())
+        self.table = replace(table, slots=np.zeros(0, np.int32), entries=entries, arena=arena, pool=pool, control=control)
 
     def __del__(self) -> None:
         memory = self._memory
-        if len(memory) < self._size + self._size // 4:
+        if not self._size + self._size // 4 <= len(memory) <= max(4 * self._size, SPARE_WORDS):
             memory = empty(self._size + self._size // 2, memory.dtype)
             memory[:: mmap.PAGESIZE // 8] = 0  # it is touched here, and not while an instance stands still
         self._spare[:] = [memory]

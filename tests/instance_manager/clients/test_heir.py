@@ -94,7 +94,7 @@ class Reader:
                 self.heard.append((message[0].kind, wire.from_json(body) if body else None, message[0]))
 
     def checkpoint(self) -> bytes:
-        return b"".join(bytes_of(states_made(taken_of(self.hosted))))
+        return b"".join(bytes_of(states_made(taken_of(self.hosted, 1))))
 
     def last(self, kind: int) -> tuple[Any, Header]:
         return next((said, header) for each, said, header in reversed(self.heard) if each == kind)
