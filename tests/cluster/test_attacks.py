@@ -286,7 +286,7 @@ def memory(managers: list[dict[str, Any]]) -> int:
 
 
 def test_five_thousand_connections_and_half_a_handshake(victim: Victim, boss: Cluster, cluster: HostCluster) -> None:
-    """At the link port of each host, at REST and at ZooKeeper: none says more than a beginning."""
+    """At the link port of each host, and at REST: none says more than a beginning."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     first = cluster.net.address(1)
