@@ -29,7 +29,7 @@ class TestPlanted:
 
     def test_state_that_is_not_restored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pieces, "parts_in", lambda states, operator: [])
-        assert first_wrong(191)
+        assert first_wrong(428)
 
     def test_figures_that_are_not_restored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pieces, "take_figures", lambda *given: None)
@@ -49,7 +49,7 @@ class TestPlanted:
             self._let_go(len(self.behind))
 
         monkeypatch.setattr(KeptChannel, "send", at_once)
-        assert first_wrong(21)
+        assert first_wrong(47)
 
     def test_a_checkpoint_that_counts_as_committed_when_an_own_piece_is_stored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         note = taking.Checkpoints.note
@@ -59,7 +59,7 @@ class TestPlanted:
             self._cover(hosted, CheckpointNumber(*stored.document["number"]).packed)
 
         monkeypatch.setattr(taking.Checkpoints, "note", hasty)
-        assert first_wrong(191)
+        assert first_wrong(190)
 
     def test_an_end_that_is_told_before_it_is_committed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         send = KeptChannel.send
@@ -70,16 +70,16 @@ class TestPlanted:
                 self._let_go(len(self.behind))
 
         monkeypatch.setattr(KeptChannel, "send", end_at_once)
-        assert first_wrong(11)
+        assert first_wrong(167)
 
     def test_kept_rows_that_are_in_no_checkpoint(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(KeptChannel, "kept", lambda self: iter(()))
-        assert first_wrong(21)
+        assert first_wrong(32)
 
     def test_an_outlet_that_goes_on_from_its_first_row(self, monkeypatch: pytest.MonkeyPatch) -> None:
         resume = KeptChannel.resume
         monkeypatch.setattr(KeptChannel, "resume", lambda self, *given: resume(self, 0, 0))
-        assert first_wrong(191)
+        assert first_wrong(321)
 
     def test_an_outlet_that_does_not_wait_for_its_client(self, monkeypatch: pytest.MonkeyPatch) -> None:
         restore = KeptChannel.restore
@@ -91,7 +91,7 @@ class TestPlanted:
             self.pump()
 
         monkeypatch.setattr(KeptChannel, "restore", eager)
-        assert first_wrong(813)
+        assert first_wrong(92)
 
     def test_channels_that_do_not_name_their_attempt(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ChannelId, "canonical", property(lambda self: f"{self}@{self.lineage}"))
@@ -105,7 +105,7 @@ class TestPlanted:
             return replace(record, restore=None), plan
 
         monkeypatch.setattr(recovery, "next_attempt", from_nothing)
-        assert first_wrong(191)
+        assert first_wrong(321)
 
     def test_an_instance_that_has_ended_and_counts_no_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(taking.Checkpoints, "stepped", lambda self, hosted: None)
@@ -120,7 +120,7 @@ class TestPlanted:
             return look(self, record, known, course, there, now)
 
         monkeypatch.setattr(Checkpoints, "_look", any_number)
-        assert first_wrong(21)
+        assert first_wrong(321)
 
     def test_subscriptions_that_the_orchestrator_does_not_know(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Inquiry, "register", lambda self: None)

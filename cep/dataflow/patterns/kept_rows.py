@@ -73,12 +73,12 @@ class KeptRows:
         return self.rows > 2 * self._left + ROWS_MORE
 
     def keep(self, named: np.ndarray) -> np.ndarray:
-        """Keeps the rows that are `named`, uint8[rows]; returns their new numbers, int64[rows], of others nonsense."""
+        """Keeps the rows that are `named`, uint8[rows]; returns their new numbers, int64[rows], 0 for others."""
         kept = np.flatnonzero(named.view(np.bool_))
         for column in self._columns.values():
             column.keep(kept)
         self._origin = _left(self._origin, kept)
-        numbers = np.empty(self.rows, np.int64)
+        numbers = np.zeros(self.rows, np.int64)
         numbers[kept] = np.arange(len(kept))
         self.rows = self._left = len(kept)
         return numbers

@@ -71,9 +71,9 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str]] = {
     ),
     "half a row": (lambda: SIZE(1.5), "window size: expected 1 to", "/size"),  # type: ignore[arg-type]
     "no rows": (lambda: SIZE(0), "window size: expected 1 to", "/size"),
-    "sort by rows": (
-        lambda: untyped.sort("s", SIZE(10), order="n"),
-        "operator 's': window: expected TIME(\"30s\") or None, got SIZE(10)",
+    "sort by session": (
+        lambda: untyped.sort("s", SESSION("5m"), order="n"),
+        "operator 's': window: expected TIME(\"30s\") or SIZE(100) or None, got SESSION('5m')",
         "/window",
     ),
     "top by session": (

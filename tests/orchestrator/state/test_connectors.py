@@ -119,7 +119,7 @@ def test_what_is_told_counts_while_its_process_lives() -> None:
         (
             {"from": {"connector": "files", "path": "/x", "folow": True}},
             "/from/folow",
-            "no option 'folow'; there are path, pattern, follow",
+            "no option 'folow'; there are path, store, pattern, follow",
         ),
         ({"from": {"connector": "files", "path": "/x", "format": "xml"}}, "/from/format", "expected one of json, csv, raw"),
         (
@@ -142,7 +142,8 @@ def test_a_wrong_document_is_refused_with_its_place(cluster: LocalCluster, chang
 
 def test_kinds_tell_their_options(cluster: LocalCluster) -> None:
     (files,) = (each for each in cluster.rest.get("/connectors:kinds") if each["connector"] == "files")
-    assert files["from"]["properties"].keys() == {"path", "pattern", "follow"} and files["formats"].keys() >= {"json", "csv", "raw"}
+    assert files["from"]["properties"].keys() == {"path", "store", "pattern", "follow"}
+    assert files["formats"].keys() >= {"json", "csv", "raw"}
 
 
 def test_work_is_asked_for_by_processes_alone(cluster: LocalCluster) -> None:

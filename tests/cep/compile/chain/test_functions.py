@@ -73,7 +73,7 @@ _TYPES = {
 _ALL = ("bool", "int32", "int64", "float64", "timestamp", "string", "binary", "list<int64>", "list<string>", "list<bool>")
 _LITERALS = {
     "digits": 1, "part": "x", "start": 1, "length": 1, "width": 1, "character": "x", "old": "x", "new": "x", "regex": "(x)", "group": 1,
-    "separator": "x", "duration": "1h", "format": "%Y",
+    "separator": "x", "duration": "1h", "format": "%Y", "path": "$.a",
 }  # fmt: skip
 
 
