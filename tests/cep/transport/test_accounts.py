@@ -90,8 +90,8 @@ def test_a_message_that_does_not_end(
 ) -> None:
     """In parts of which each may be as large as it is."""
     monkeypatch.setattr(accounts, bound, 8 * MiB)
-    assert (called := member._called) is not None
-    sent = 0
+    called, sent = member._called, 0
+    assert called is not None
 
     def is_cut() -> int:
         nonlocal sent
