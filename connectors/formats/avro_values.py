@@ -211,17 +211,9 @@ def _avro(type_: pa.DataType) -> Any:
         return {"type": "array", "items": ["null", _avro(type_.value_type)]}
     if pa.types.is_timestamp(type_):
         return {"type": "long", "logicalType": "timestamp-micros"}
-    names = {
-        pa.bool_(): "boolean",
-        pa.int32(): "int",
-        pa.int64(): "long",
-        pa.float64(): "double",
-        pa.string(): "string",
-        pa.binary(): "bytes",
-    }
-    if type_ not in names:
+    if type_ not in _NAMES:
         raise ConnectorError(f"format avro: no column of type {type_}")
-    return names[type_]
+    return _NAMES[type_]
 
 
 def _with_integers(rows: pa.RecordBatch) -> pa.RecordBatch:
