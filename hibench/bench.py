@@ -57,8 +57,12 @@ def run_comparison(options: Comparison, screen: Screen) -> ComparisonReport:
 
 
 def prepared_on_screen(cache: Path, dataset: Dataset, cores: int, screen: Screen) -> Prepared:
+    """Every byte is read once: so they are those that were made, and the first run does not find them on a disk and the next in memory."""
     with screen.step("prepare", dataset.events) as progress:
-        return prepare_dataset(cache, dataset, cores, progress=progress)
+        prepared = prepare_dataset(cache, dataset, cores, progress=progress)
+    with screen.step("read once", dataset.events) as progress:
+        prepared.verify(progress)
+    return prepared
 
 
 @dataclass

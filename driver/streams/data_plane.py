@@ -183,9 +183,9 @@ class DataPlane:
                 continue  # it may be its turn to read
             deadline = deadline or self.clock.steady_ns() + round(timeout * 1e9)  # as nearly always, none was needed
             left = deadline - self.clock.steady_ns()
-            if left > 0 and self._lead():
-                self._read(messages, deadline)
-            elif (found := self._wait(messages, left / 1e9)) is not None:
+            if left > 0 and self._read(messages, deadline):
+                continue
+            if (found := self._wait(messages, left / 1e9)) is not None:
                 return found
 
     def nudge(self) -> None:
@@ -197,35 +197,36 @@ class DataPlane:
         if not self.led and not self.reading.locked():
             self.called.set()
 
-    def _lead(self) -> bool:
-        """Is it this thread that reads from now on? The plane's own makes room."""
-        with self.lock:
-            if self.led or self.closed:
-                return False
-            self.led = True
-        if not self.reading.acquire(blocking=False):
-            self.sockets.wake()
-            self.reading.acquire()
-        return True
+    def _read(self, messages: queue.SimpleQueue[Any], deadline: int) -> bool:
+        """Until there is one of `messages`, in this thread; False: another user's does it. The plane's own makes room.
 
-    def _read(self, messages: queue.SimpleQueue[Any], deadline: int) -> None:
-        """Until there is one of `messages`."""
+        KeyboardInterrupt may come at every call: so what is taken is noted by the statement that takes it, and given back before any call.
+        """
+        leads = False
         try:
-            while messages.empty() and not self.closed and (left := deadline - self.clock.steady_ns()) > 0:
-                self._take_arrived(left // 1_000_000 + 1)
+            with self.lock:
+                if self.led or self.closed:
+                    return False
+                self.led = leads = True
+            if self.reading.locked():
+                self.sockets.wake()
+            with self.reading:
+                while messages.empty() and not self.closed and (left := deadline - self.clock.steady_ns()) > 0:
+                    self._take_arrived(left // 1_000_000 + 1)
+            return True
         finally:
-            self.turns += 1
-            self.led = False
-            self.reading.release()
-            self._call_successor()
+            if leads:
+                self.turns += 1
+                self.led = False
+                self._call_successor()
 
     def _wait(self, messages: queue.SimpleQueue[Any], left: float) -> Any:
         """The next of `messages`; None: it may be this thread's turn to read. Raises queue.Empty."""
         if left <= 0:
             return messages.get_nowait()
-        with self.lock:
-            self.waiting.append(messages)
         try:
+            with self.lock:
+                self.waiting.append(messages)
             return messages.get(timeout=left)
         finally:
             with self.lock:

@@ -7,9 +7,10 @@ from hibench.report.terminal import IN_FILES, LAST_ONLY, SPARK_REPORT_DEFINITION
 DEFINITIONS = (
     (
         "throughput",
-        "Records ÷ seconds. The clock of a run starts when its query is started over records that lie ready (kernels compiled, sources "
-        "held; Spark: the query compiled) and stops when the last answer has reached the client, or its file: identity, repartition and "
-        "wordcount, which answer every record, write text files on both engines. At a given rate it is bounded by that rate.",
+        "Records ÷ seconds. The clock of a run starts when its query is started over records that lie ready (read once; kernels "
+        "compiled, sources held; Spark: the query compiled) and stops when the last answer has reached the client, or its file: "
+        "identity, repartition and wordcount, which answer every record, write text files on both engines. At a given rate it is "
+        "bounded by that rate.",
     ),
     (
         "throughput per node",

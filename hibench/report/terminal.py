@@ -15,8 +15,8 @@ from hibench.numa.machine import Machine
 from hibench.runs.result import RunResult
 
 TERMINAL_DEFINITIONS = (
-    "events/s: records ÷ seconds. A run's clock starts when its query is started over files that lie ready (kernels "
-    "compiled, sources held; Spark: the query compiled) and stops when the last answer has reached the client, or its file.",
+    "events/s: records ÷ seconds. A run's clock starts when its query is started over files that lie ready (read once, "
+    "kernels compiled, sources held; Spark: the query compiled) and stops when the last answer has reached the client, or its file.",
     "CPU s: user and system time of all of the engine's processes and of the client, within the clock.",
     "peak anonymous: greatest sum over those processes of memory they made themselves (RssAnon); no file pages.",
     "answers, checksum: rows with all their columns, added up so that order plays no part; the clock of the last operator is outside.",

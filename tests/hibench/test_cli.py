@@ -61,7 +61,7 @@ def test_list_shows_the_workloads_and_an_empty_cache(capsys, tmp_path):
 def test_a_signal_takes_everything_down(tmp_path, number, code):
     """The signal is sent when Spark's scratch folder has appeared, so there is something to take down."""
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}
-    command = [sys.executable, "-m", "hibench.cli", "prepare", "--events", "100000000", "--cache", str(tmp_path / "c")]
+    command = [sys.executable, "-m", "hibench.cli", "prepare", "--events", "20000000", "--cache", str(tmp_path / "c")]
     with subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         while process.poll() is None and not list(tmp_path.glob("hibench-spark-*/log")):
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count as numbers
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -120,3 +124,41 @@ def test_one_that_fails_ends_nothing_for_the_others(plane: DataPlane, peer: Loca
     peer.send(plane.endpoint, Header(wire.UNKNOWN, 7))
     assert plane.next_of(messages, HANG_S)[0].kind == wire.UNKNOWN
     assert ticked.wait(HANG_S) and beaten.wait(HANG_S)
+
+
+def interrupted(at: int, plane: DataPlane, messages: Queue) -> bool:
+    """Waits for a message that does not come, with KeyboardInterrupt at the `at`th place where Python raises one: as a function of Python
+    begins, and as another has returned. False: there were fewer."""
+    left = at
+
+    def interrupt(frame: FrameType, event: str, arg: Any) -> None:
+        nonlocal left
+        if event in ("call", "c_return") and (left := left - 1) == 0:
+            raise KeyboardInterrupt
+
+    sys.setprofile(interrupt)
+    try:
+        plane.next_of(messages, 0.02)
+    except queue.Empty:
+        return False
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    raise AssertionError("nothing was sent")
+
+
+def test_an_interrupt_anywhere_leaves_reading_to_others(plane: DataPlane, peer: LocalSockets) -> None:
+    """Ctrl-C between taking the lead and reading left a plane that could not be closed: `cep sql` did not end."""
+    messages = listening(plane, peer, 1)
+    for at in numbers(1):
+        was = interrupted(at, plane, messages)
+        assert not plane.led
+        assert not plane.waiting
+        assert plane.reading.acquire(timeout=HANG_S)
+        plane.reading.release()
+        if not was:
+            break
+    assert at > 10
+    peer.send(plane.endpoint, Header(wire.BATCH, 1, 0))
+    assert plane.next_of(messages, HANG_S)[0].channel == 1
