@@ -148,6 +148,7 @@ def test_one_that_sends_on_is_told_and_its_query_does_not_end_as_if_complete(clu
         assert "publisher 'frozen' was silent for so long" in failure(found)
 
 
+@pytest.mark.long  # the simulation freezes all
 def test_two_of_which_one_is_stopped_while_the_other_closes(cluster: LocalCluster, name: str) -> None:
     """It lives, and may have sent more: it cannot be said that the stream is complete. A query that reads the answers hears of it."""
     running = cluster.deploy(windows(name, parallelism=1))

@@ -69,6 +69,7 @@ def test_what_holds_an_instance_manager_is_shown_and_then_ended(cluster: LocalCl
     running.delete()
 
 
+@pytest.mark.long
 def test_a_query_that_ends_its_instance_managers_is_refused_at_last(cluster: LocalCluster) -> None:
     for _ in range(3):
         other = cluster.deploy(query("other"))

@@ -124,6 +124,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.long  # as the simulation has it
 def test_publishers_come_and_go_meanwhile(cluster: LocalCluster) -> None:
     """One is killed and never says that it has gone on; until that counts as closed one closes, one opens, and a third goes on."""
     running, reading = one(cluster, "left")
@@ -190,6 +191,7 @@ def test_what_cannot_move(cluster: LocalCluster) -> None:
         running.move("SQ2", 0, here)
 
 
+@pytest.mark.long  # as the simulation has it
 def test_the_new_place_dies_before_it_can_take_it(cluster: LocalCluster) -> None:
     """The query goes on where it is; meanwhile nothing else of it moves. A later move, to an instance manager that is there, comes
     about."""

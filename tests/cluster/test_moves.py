@@ -177,6 +177,7 @@ def test_what_cannot_be(cluster: LocalCluster) -> None:
         running.rebalance([0] * 64)
 
 
+@pytest.mark.long  # as the simulation has it
 def test_an_instance_manager_dies_during_a_move(cluster: LocalCluster) -> None:
     """It is stopped before, so that the move cannot end."""
     running, reading, flow = started(cluster, "killed", parallelism=2, rebalance="off")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+import pytest
+
 from driver import LocalCluster, Query, col, event, row, stream
 from tests.cluster.test_instances import Rows, another, place
 from tests.cluster.test_moves import BUCKETS, Flow, key_of
@@ -56,6 +58,7 @@ def _more(reading: Rows) -> None:
     until(lambda: len(reading.rows) >= goal)
 
 
+@pytest.mark.long  # movement/ and the simulation move patterns, too
 def test_matches_are_found_while_an_instance_and_buckets_move(cluster: LocalCluster) -> None:
     running = cluster.deploy(rising("rising"))
     reading, flow = Rows(running.subscribe("rising.out")), Flow(cluster.publisher("rising.in"), 50)

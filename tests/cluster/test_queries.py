@@ -223,6 +223,7 @@ def test_what_cannot_be_read(cluster: LocalCluster, name: str) -> None:
         cluster.deploy(totals(f"{name}4", f"{name}.per_ip"))
 
 
+@pytest.mark.long
 def test_the_instance_manager_of_a_reader_is_killed(cluster: LocalCluster) -> None:
     first = cluster.deploy(copies("k").options(parallelism=1))
     home = {placed["im"] for placed in first.status()["placed"]}

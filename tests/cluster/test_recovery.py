@@ -104,7 +104,8 @@ def test_answers_are_those_of_a_run_in_which_nothing_died(
     assert running.status()["recovery"]["attempts"] >= 1
 
 
-@pytest.mark.parametrize("parallelism", [pytest.param(1, marks=pytest.mark.long), 3])
+@pytest.mark.long
+@pytest.mark.parametrize("parallelism", [1, 3])
 def test_what_was_published_is_sent_once_more(cluster: LocalCluster, parallelism: int) -> None:
     name, batches, rows = f"published{parallelism}", 120, 500
     made = Query(name).source(stream(f"{name}.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s"))
@@ -167,6 +168,7 @@ def test_nothing_is_left_of_rings_of_queries_that_are_over(cluster: LocalCluster
 # --- told at once ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long  # as the simulation has it
 def test_rows_that_were_taken_before_any_checkpoint_do_not_come_again(cluster: LocalCluster, records: str, expected: list[Any]) -> None:
     """No checkpoint is due before its end, so all is made once more, and the program has some of it."""
     running = cluster.deploy(query("early", records, recover="at-once", checkpoint="1h"), start=False)

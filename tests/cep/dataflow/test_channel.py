@@ -18,6 +18,7 @@ from cep.errors import ProtocolError
 from cep.kernels.columns import Column
 from cep.model.schema import INT64, Schema
 from cep.plan.channels import ChannelId
+from cep.transport import linked
 from cep.transport.sockets import open_sockets
 from cep.transport.wire import Format
 from instance_manager.network import Network
@@ -97,7 +98,8 @@ Make = Callable[..., Link]
 
 
 @pytest.fixture(params=["memory", "ipc", "link"])
-def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
+def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    monkeypatch.setattr(linked, "LINGER_S", 0.0)  # one end would wait for the other, which is in this thread
     made: list[RemoteLink] = []
 
     def link(share: int = SHARE) -> Link:

@@ -150,6 +150,7 @@ def answered(made: Query, *batches: list[dict[str, int]]) -> dict[str, list[dict
         return {name: sorted(table.to_pylist(), key=lambda row: [*row.values()]) for name, table in tables.items()}
 
 
+@pytest.mark.long
 def test_sessions_end_where_a_row_is_more_than_their_gap_behind() -> None:
     """Rows 1001 and 1002 µs apart; windows at 1000999, 1002000 and 1003001, of which the second comes when the watermark is there."""
     source = stream("s", {"t": "timestamp[us]"}, event_time="t", disorder="0us")
@@ -249,6 +250,7 @@ def test_how_far_the_watermark_is_behind() -> None:
 # --- estimates -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_quantiles_are_exact_and_distinct_values_estimated() -> None:
     source = stream("s", {"t": "timestamp[us]", "v": int}, event_time="t", disorder="0us")
     functions = {"q": quantile("v", 0.07), "about": approx_count_distinct("v", 12), "few": collect("v", 3)}

@@ -91,6 +91,7 @@ def test_what_has_no_bounds_says_so() -> None:
         validate(broken, {})
 
 
+@pytest.mark.long  # `test_properties.py` has such a query as machine code
 def test_machine_code_with_every_kind_of_state() -> None:
     """Blocks and texts grow, move and are merged: as interpreted."""
     choose = random.Random(3)

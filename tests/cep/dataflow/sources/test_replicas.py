@@ -73,6 +73,7 @@ def test_replicas_answer_as_one_copy_does(case: Case, execution: Execution, repl
     assert ran.dead == expected.dead_counts()
 
 
+@pytest.mark.long  # `tests/hibench/test_hosts.py` has replicas on hosts
 def test_on_a_real_cluster() -> None:
     """Two copies on two instance managers; one publisher sends each the rows of its keys, late ones too."""
     rows = [{"k": f"k{i % 7}", "t": 1_000 * i - (5_000 if i % 11 == 0 else 0), "v": i} for i in range(2_000)]
