@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
 
 from cep.errors import DataError, ProtocolError
 from cep.service.documents import read_json
+from cep.transport.admission import read_stream
 from driver.rows.json_rows import taken
 from driver.streams.publisher import Publisher
 
@@ -45,12 +45,12 @@ def json_lines(body: bytes) -> Saying:
 
 
 def arrow_stream(body: bytes) -> Saying:
-    """Arrow's IPC, as a stream. Raises ProtocolError: it is none."""
+    """Arrow's IPC, as a stream. Raises ProtocolError: it is none, or compressed: a few bytes of such are any number of rows."""
     try:
-        table = pa.ipc.open_stream(BytesIO(body)).read_all()
-        table.validate(full=True)
-    except (pa.ArrowException, ValueError, OSError) as error:
+        schema, batches = read_stream(body)
+    except ProtocolError as error:
         raise ProtocolError(f"the rows cannot be read as a stream of Arrow: {error}") from None
+    table = pa.Table.from_batches(batches, schema)
     return lambda publisher: publisher.send(table) if table.num_rows else 0
 
 

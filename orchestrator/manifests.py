@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from urllib.parse import quote
 
 from cep.errors import ClusterError
-from cep.plan.checkpoints import MANIFEST
+from cep.plan.checkpoints import MANIFEST, stem_of
 from cep.world.archive import Archive
 from cep.world.store import Store
 from orchestrator.state.events import WriteManifest
@@ -41,7 +40,7 @@ class Manifests:
 
     def forget(self, query: str) -> None:
         """It is gone: nothing will recover from its checkpoints."""
-        prefix = f"{quote(query, safe='')}."
+        prefix = stem_of(query)
         try:
             folders = [each for each in self.store.names(self.folder) if each.startswith(prefix) and each[len(prefix) :].isdigit()]
         except OSError:

@@ -6,6 +6,7 @@ of them lets in all of them can work with. `checked` and `checked_endpoint` are 
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from cep.errors import QueryError
@@ -81,6 +82,9 @@ ROOM_BYTES_MIN = 32 << 20
 #: Characters of a name: with what is put around it, and escaped, it is a segment of an address and of a ZooKeeper path.
 NAME_CHARS_MAX = 1000
 
+#: Bytes of a name, escaped, in the name of a file: some 60 stand around it, and a file system lets 255 be.
+FILE_NAME_BYTES_MAX = 170
+
 #: Characters of a path in ZooKeeper: three such names, escaped.
 PATH_CHARS_MAX = 40_000
 
@@ -130,6 +134,15 @@ def check_name(kind: str, name: str, pointer: str) -> None:
     if not name.strip(".") or "/" in name or not name.isprintable() or len(name) > NAME_CHARS_MAX:
         rule = f"expected no '/', nothing unprintable, not only dots, at most {NAME_CHARS_MAX} characters"
         raise QueryError(f"the name of {kind} is part of an address: {rule}; got {shown(name)}", pointer)
+
+
+def name_in_files(name: str) -> str:
+    """`name` as a part of a file's name, which may have 255 bytes with all that stands beside it: where it is longer than its share it is
+    cut and told apart by a hash, and is then longer than any that is not cut, so that none can be taken for another."""
+    whole = name.encode()
+    if len(whole) <= FILE_NAME_BYTES_MAX:
+        return name
+    return f"{whole[:FILE_NAME_BYTES_MAX].decode(errors='ignore')}~{hashlib.sha256(whole).hexdigest()[:16]}"
 
 
 def checked_endpoint(endpoint: str, pointer: str = "") -> str:

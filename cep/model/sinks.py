@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from cep.model import file_documents
 from cep.model.file_documents import AnyType, check_separator
+from cep.model.limits import name_in_files
 from cep.model.schema import DataType
 
 
@@ -36,7 +37,7 @@ class SinkFiles(Protocol):
 
 def name_of(files: SinkFiles, stream: str, index: int, part: int = 0) -> str:
     """The name of the file of instance `index`, and of those that it writes behind the first."""
-    return f"{stream}-{index:05}{f'-{part:05}' if part else ''}.{files.suffix}"
+    return f"{name_in_files(stream)}-{index:05}{f'-{part:05}' if part else ''}.{files.suffix}"
 
 
 def explain_sink(files: SinkFiles) -> str:

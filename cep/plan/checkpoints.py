@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from cep.errors import QueryError
 from cep.model.expr import Call
+from cep.model.limits import name_in_files
 from cep.plan.physical import PhysicalPlan
 from cep.plan.sources import source_of
 
@@ -46,7 +47,12 @@ NO_CHECKPOINT = CheckpointNumber(0, 0, 0)
 
 def folder_of(query: str, epoch: int) -> str:
     """The name of the folder of a deployment's checkpoints."""
-    return f"{quote(query, safe='')}.{epoch}"
+    return f"{stem_of(query)}{epoch}"
+
+
+def stem_of(query: str) -> str:
+    """What the names of the folders of all its deployments begin with."""
+    return f"{name_in_files(quote(query, safe=''))}."
 
 
 def manifest_name(number: CheckpointNumber) -> str:
@@ -55,7 +61,7 @@ def manifest_name(number: CheckpointNumber) -> str:
 
 def piece_name(number: CheckpointNumber, subquery: str, index: int, process: tuple[int, int]) -> str:
     """`process`: which writes it, so that a name is never written twice."""
-    return f"{number}-{quote(subquery, safe='')}-{index}-{process[0]}.{process[1]}.piece"
+    return f"{number}-{name_in_files(quote(subquery, safe=''))}-{index}-{process[0]}.{process[1]}.piece"
 
 
 def recovers(plan: PhysicalPlan) -> bool:

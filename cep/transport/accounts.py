@@ -68,11 +68,16 @@ class Accounts:
         self._events.connect(where)
         self._by_descriptor: dict[int, Balance] = {}
         self._by_connection: dict[bytes, tuple[int, Balance]] = {}
+        self._spoken: set[bytes] = set()  # since the last look
         self._look_at = 0.0
         self.cut = 0
 
     def heard(self, connection: bytes, part: zmq.Frame) -> None:
-        """A whole message has come."""
+        """A whole message has come. Once for each look is enough: the name is new with each connection, unless who calls gives itself
+        one that is gone, and then it is the one that may be cut for that."""
+        if connection in self._spoken:
+            return
+        self._spoken.add(connection)
         try:
             descriptor = int(part.get(_SOURCE))
         except zmq.ZMQError:  # of a peer that speaks ZeroMQ of before 3.0, which CURVE lets in nowhere
@@ -92,6 +97,7 @@ class Accounts:
         if now < self._look_at:
             return
         self._look_at = now + LOOK_S
+        self._spoken.clear()
         self._note_accepted()
         coming = dict(self._coming())
         left = sum(coming.values())

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from cep.model.limits import name_in_files
 from connectors.contract import ConnectorError
 
 
@@ -49,4 +50,4 @@ class Notes:
             raise ConnectorError(f"{path}: {error.strerror}") from None
 
     def _path(self, name: str) -> Path:
-        return self.folder / f"{quote(name, safe='')}.json"
+        return self.folder / f"{name_in_files(quote(name, safe=''))}.json"

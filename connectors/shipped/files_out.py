@@ -7,8 +7,10 @@ and names those files; then the files get their names. Whoever opens the folder 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -21,6 +23,7 @@ import pyarrow as pa
 from connectors.contract import AnswerWriter, ConnectorError, Fenced, ValueFormat
 
 OPEN_MAX = 100
+NAME_BYTES, FOLDER_BYTES = 170, 230  # of a connector, or of a column and its value, in a name; a file system lets 255 be
 _SAFE, _NULL = " +,-.@_", "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -51,6 +54,7 @@ class FilesWriter(AnswerWriter):
     """One file at a time in each folder."""
 
     def __init__(self, folder: Path, format: ValueFormat, name: str, epoch: int, partition: Sequence[str] = ()) -> None:
+        name = _cut(name, NAME_BYTES)
         self.folder, self.format, self.name, self.epoch, self.partition = folder, format, name, epoch, partition
         self.open: dict[str, _Part] = {}  # by the folder that each goes to, that which was written last at the end
         self.full: list[_Part] = []  # closed already
@@ -64,8 +68,9 @@ class FilesWriter(AnswerWriter):
                 self._check(manifest)
                 self._finish(manifest)
                 self._write_manifest(manifest | {"epoch": epoch, "files": {}})
-                for part in folder.glob(f".{name}.*.part"):  # of writers that were killed
-                    part.unlink()
+                own = re.compile(rf"\.{re.escape(name)}\.\d+\.\d+\.part")
+                for part in filter(own.fullmatch, os.listdir(folder)):  # of writers that were killed
+                    (folder / part).unlink()
         except OSError as error:
             raise ConnectorError(f"{folder}: {error.strerror}") from None
         self.kept: str | None = manifest["token"]
@@ -174,7 +179,13 @@ class FilesWriter(AnswerWriter):
 def _folder_name(column: str, value: Any) -> str:
     """As Hive has it, and so what reads such folders."""
     shown = value.isoformat() if isinstance(value, datetime) else "" if value is None else str(value)
-    return f"{quote(column, safe=_SAFE)}={quote(shown, safe=_SAFE) or _NULL}"
+    return _cut(f"{quote(column, safe=_SAFE)}={quote(shown, safe=_SAFE) or _NULL}", FOLDER_BYTES)
+
+
+def _cut(name: str, most: int) -> str:
+    """`name`, of `most` bytes: where it is longer, so much of it and a hash, which tells it apart from all others."""
+    whole = name.encode()
+    return name if len(whole) <= most else f"{whole[:most].decode(errors='ignore')}~{hashlib.sha256(whole).hexdigest()[:16]}"
 
 
 class _Locked:

@@ -40,6 +40,8 @@ WRONG_TOKENS_PER_S, WRONG_TOKENS_OF_ALL_PER_S = 1 / 60, 1.0
 """Lines about wrong tokens, of an address and of all: whoever tries many does not push the rest out of the files."""
 
 LAST_MAX = 1000
+# No route takes such in a query string; where one is put there by mistake it is not kept.
+_SECRET = {"token", "access_token", "api_key", "apikey", "key", "password", "secret", "authorization", "auth"}
 _TAIL_BYTES = 1 << 20  # of each file, where the last lines are asked for
 _NOTES = "cep.audit"
 
@@ -62,7 +64,7 @@ class AuditLog:
 
     def note(self, access: Access, request: Request, action: str, status: int, error: Exception | None) -> None:
         """A line for each thing that the request was about."""
-        asked = dict(request.query_params)
+        asked = {key: value for key, value in request.query_params.items() if key.lower() not in _SECRET}
         line = self._begin(access.name, request.client.host if request.client else "", action)
         about: list[tuple[str, CepError | None]] = request.scope.get(_NOTES) or [(_subject(request), None)]
         for subject, own in about:

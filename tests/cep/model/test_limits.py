@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from cep.dataflow.outputs.staged import staged_name
 from cep.errors import QueryError
 from cep.model.duration import parse_duration
-from cep.model.limits import HELD_BYTES_MAX, KEEP_S_MAX, SPAN_US_MAX, checked_endpoint
+from cep.model.limits import HELD_BYTES_MAX, KEEP_S_MAX, SPAN_US_MAX, checked_endpoint, name_in_files
 from cep.model.query import options_from_json
+from cep.model.sinks import JsonLinesSink, name_of
 from cep.model.streams import TextFiles
+from cep.plan.checkpoints import CheckpointNumber, folder_of, piece_name, stem_of
+from connectors.running.notes import Notes
 from driver.streams.producers import SubscriptionOptions
 from instance_manager.clients.subscriptions import Terms
 from orchestrator.rest.models import MoveRequest, OpeningOf, RebalanceRequest, SubscriptionRequest
@@ -101,3 +106,23 @@ def test_blocks_of_files_are_bounded() -> None:
 
 def test_spans_leave_room_in_int64() -> None:
     assert 2**61 + 2 * SPAN_US_MAX < 2**63
+
+
+@pytest.mark.parametrize("letter", ["q", "é", "語", "😀", "%"])
+def test_every_name_fits_into_the_name_of_a_file(letter: str, tmp_path: Path) -> None:
+    """Of an output, a folder of checkpoints, a piece and a connector's note; names that differ have files that do. A percent-encoded name
+    of 300 letters was longer than any file system takes."""
+    names = [letter * count for count in (1, 10, 56, 57, 170, 171, 999, 1000)] + [name_in_files(letter * 171)]
+    number = CheckpointNumber(65_535, 2**22, 2**24)
+    for make in (
+        lambda name: staged_name(name_of(JsonLinesSink("/d"), name, 99_999, 99_999), 65_535),
+        lambda name: folder_of(name, 2**31),
+        lambda name: f"{piece_name(number, name, 99_999, (2**31, 2**31))}.new",
+    ):
+        for name in names:
+            (tmp_path / make(name)).touch(exist_ok=False)
+    notes = Notes(tmp_path / "notes")
+    for name in names:
+        notes.write(name, {"name": name})
+    assert [notes.read(name) for name in names] == [{"name": name} for name in names]
+    assert all(folder_of(name, 7).startswith(stem_of(name)) for name in names)

@@ -41,7 +41,7 @@ def log(home: Path, address: str = "https://host:8765") -> AuditLog:
 
 def test_a_line_says_who_what_from_where_when_and_what_came_of_it(tmp_path: Path) -> None:
     written = log(tmp_path)
-    written.note(ACCESS, request(), "stop", 200, None)
+    written.note(ACCESS, request(query="drain=true&token=s3cret&Access_Token=s3cret"), "stop", 200, None)
     written.note(ACCESS, request("other"), "delete", 403, Forbidden("no"))
     written.close()
     stop, delete = last_lines(str(tmp_path), 10)
