@@ -39,7 +39,7 @@ from cep.service.token_file import Tokens
 from cep.world.descriptors import raise_descriptor_limit
 from driver.cluster import Cluster
 from driver.gateway_events import EventReader, EventResponse, Slow
-from driver.gateway_keys import IN_MEMORY, KeptKeys, Key, KeyFile
+from driver.gateway_keys import IN_MEMORY, KeptKeys, KeyFile, RowsKey
 from driver.gateway_rows import GatewayPublisher, Saying, promise, reader_of
 from driver.rows.json_rows import written
 from driver.streams.subscription import Subscription
@@ -142,7 +142,7 @@ class Gateway:
 
     async def _publish_once(self, stream: str, key: str, body: bytes, read: Callable[[bytes], Saying], end: bool) -> int:
         async def send(digest: bytes) -> int:
-            return await self._send(await self._turn(stream), stream, body, read, end, Key(key, digest))
+            return await self._send(await self._turn(stream), stream, body, read, end, RowsKey(key, digest))
 
         done, task = await self._waited(self.keys.sending(stream, key, body, send), 2 * self.sent_s)
         if not done:
@@ -223,7 +223,7 @@ class Gateway:
                 await self._drop(stream, reader)
 
     async def _send(
-        self, one: GatewayPublisher, stream: str, body: bytes, read: Callable[[bytes], Saying], end: bool, key: Key | None = None
+        self, one: GatewayPublisher, stream: str, body: bytes, read: Callable[[bytes], Saying], end: bool, key: RowsKey | None = None
     ) -> int:
         open_ = partial(self.cluster.publisher, stream, PUBLISHER)
         try:

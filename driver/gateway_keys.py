@@ -24,7 +24,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS sent
     (stream TEXT, key TEXT, since REAL, digest BLOB, first INTEGER, rows INTEGER, done INTEGER, PRIMARY KEY (stream, key))"""
 
 
-class Key(NamedTuple):
+class RowsKey(NamedTuple):
     """`digest`: of the rows that are sent under it."""
 
     name: str
@@ -53,7 +53,7 @@ class KeyFile:
         found = self._do("SELECT digest, first, rows, done FROM sent WHERE stream = ? AND key = ?", stream, key)
         return Sent(*found[0]) if found else None
 
-    def begin(self, stream: str, key: Key, first: int) -> None:
+    def begin(self, stream: str, key: RowsKey, first: int) -> None:
         """These rows are sent now, from that number on. The oldest keys are forgotten."""
         self._do("DELETE FROM sent WHERE since < ?", time.time() - KEPT_S)
         over = "SELECT rowid FROM sent ORDER BY since LIMIT max(0, (SELECT count(*) FROM sent) - ?)"

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from cep.errors import ClusterError, DataError, ProtocolError
 from cep.service.documents import read_json
-from driver.gateway_keys import Key, KeyFile
+from driver.gateway_keys import KeyFile, RowsKey
 from driver.rows.json_rows import taken
 from driver.streams.publisher import Publisher
 
@@ -98,7 +98,7 @@ class GatewayPublisher:
         body: bytes,
         read: Callable[[bytes], Saying],
         end: bool,
-        key: Key | None,
+        key: RowsKey | None,
     ) -> int:
         """How many rows were sent, by `key` once. `renew`: has the stream got columns since the publisher was opened? In a thread."""
         say = read(body)
@@ -119,7 +119,7 @@ class GatewayPublisher:
             self.keys.finish(self.stream, key.name, sent)
         return sent
 
-    def _begin(self, publisher: Publisher, key: Key) -> int:
+    def _begin(self, publisher: Publisher, key: RowsKey) -> int:
         """How many of the rows are there already."""
         known = self.keys.get(self.stream, key.name)
         there = 0 if known is None else known.rows

@@ -25,7 +25,7 @@ from cep.errors import DataError
 from driver import TIME, LocalCluster, Query, col, count, stream
 from driver.gateway import Gateway
 from driver.gateway_events import Slow
-from driver.gateway_keys import IN_MEMORY, KeptKeys, Key, KeyFile, Sent
+from driver.gateway_keys import IN_MEMORY, KeptKeys, KeyFile, RowsKey, Sent
 from driver.gateway_rows import ARROW, NDJSON, json_list
 from tests.support.paths import ROOT
 from tests.support.waiting import until
@@ -178,9 +178,9 @@ def test_the_file_of_keys_knows_what_was_sent_and_forgets_the_oldest(tmp_path: P
     """Of rows under way only the next publisher tells how many are there: 5 of those from number 10 on, and none of those behind."""
     file = KeyFile(str(tmp_path / "keys"))
     for name, first in ("a", 0), ("b", 10), ("c", 20):
-        file.begin("s", Key(name, b"d"), first)
+        file.begin("s", RowsKey(name, b"d"), first)
     file.finish("s", "a", 10)
-    file.begin("other", Key("b", b"d"), 3)
+    file.begin("other", RowsKey("b", b"d"), 3)
     file.close()
     file = KeyFile(str(tmp_path / "keys"))
     assert file.in_doubt("s") and file.get("s", "b") == Sent(b"d", 10, 0, False)
@@ -188,10 +188,10 @@ def test_the_file_of_keys_knows_what_was_sent_and_forgets_the_oldest(tmp_path: P
     assert not file.in_doubt("s") and file.in_doubt("other")
     assert [file.get("s", name) for name in "abc"] == [(b"d", None, 10, True), (b"d", None, 5, False), (b"d", None, 0, False)]
     monkeypatch.setattr("driver.gateway_keys.KEYS_MAX", 3)
-    file.begin("s", Key("d", b"d"), 0)
+    file.begin("s", RowsKey("d", b"d"), 0)
     assert [file.get("s", name) is not None for name in "abcd"] == [False, False, True, True]
     monkeypatch.setattr("driver.gateway_keys.KEPT_S", 0.0)
-    file.begin("s", Key("e", b"d"), 0)
+    file.begin("s", RowsKey("e", b"d"), 0)
     assert [file.get("s", name) is not None for name in "cde"] == [False, False, True]
     file.close()
 
