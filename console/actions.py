@@ -35,7 +35,7 @@ class QueryActions:
                 "stop": button("stop …", self._stop, "harm"),
                 "delete": button("delete …", self._delete, "harm"),
             }
-        for each in self._buttons.values():
+        for each in map(shell.needing, self._buttons.values()):
             each.visible = False
 
     def show(self, query: Mapping[str, Any] | None, plan: Mapping[str, Any] | None, sight: Sight) -> None:

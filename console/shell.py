@@ -11,6 +11,7 @@ from nicegui import run, ui
 from nicegui.events import KeyEventArguments
 
 from cep.errors import CepError, QueryError
+from cep.service.access import DEPLOY, Role
 from console.alarms import BAD, alarms
 from console.watch import ClusterWatch, Sight
 from console.words import ago, clock
@@ -91,6 +92,20 @@ class Shell:
             said.set_text(f"{len(wrong)} to look at · {late}" if sight.at else sight.error or "asking …")
 
         return status
+
+    def needing(self, made: ui.button, role: Role = DEPLOY) -> ui.button:
+        """A button that only a token with this role may press; with another it says so."""
+        may = [True]
+
+        def look() -> None:
+            if (now := self.watch.sight().may(role)) != may[0]:
+                may[0] = now
+                made.set_enabled(now)
+                made.props["title"] = "" if now else f"this needs the role {role}, which the console's token does not have"
+
+        look()
+        ui.timer(LOOK_S, look)
+        return made
 
     async def call(self, ask: Callable[[], object], done: str = "") -> object:
         """What the cluster answers, off the page's loop; None where it refuses, which is said. `done`: what is said else."""

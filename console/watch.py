@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cep.errors import CepError, NotFound
+from cep.service.access import Access, Role, checked_roles
 from console.rates import ClusterRates, LastReports, latencies_between, quantile_s, rates_between
 from driver.rest import Rest, path
 
@@ -58,6 +59,7 @@ class Sight:
         at: when the last answer came, seconds since 1970; 0: none yet.
         plans: query -> its physical plan, of those that have been asked for by now.
         figures: as `GET /figures` has them.
+        trace: as `GET /trace` has it.
     """
 
     error: str = ""
@@ -72,11 +74,17 @@ class Sight:
     streams: tuple[Mapping[str, Any], ...] = ()
     connectors: tuple[Mapping[str, Any], ...] = ()
     plans: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    trace: Mapping[str, Any] | None = None
     moments: tuple[ClusterMoment, ...] = ()
     number: int = 0
 
     def query(self, name: str) -> Mapping[str, Any] | None:
         return next((each for each in self.queries if each["name"] == name), None)
+
+    def may(self, role: Role) -> bool:
+        """What needs that role? It is not known before the first answer."""
+        roles = self.cluster.get("roles")
+        return roles is None or Access("", checked_roles(roles)).allows(role)
 
 
 class ClusterWatch:
@@ -148,6 +156,7 @@ class ClusterWatch:
             topology=get("/topology"),
             streams=tuple(get("/streams")),
             connectors=tuple(get("/connectors")),
+            trace=get("/trace"),
         )
 
     def _note(self, rates: ClusterRates, latencies: Mapping[str, tuple[int, ...]]) -> None:

@@ -199,15 +199,17 @@ def delete(
     stream: Annotated[bool, typer.Option("--stream", help="It is the name of a declared stream.")] = False,
     application: Annotated[bool, typer.Option("--application", help="It is that of an application, whose queries and streams go.")] = False,
     file: Annotated[Path | None, typer.Option("-f", "--file", help="The application that is declared in this file.")] = None,
+    values: commands.Set = None,
     url: Url = table.URL,
     token: Token = None,
     ca: Authority = None,
 ) -> None:
     """Stops a query and forgets it; or a stream that no query reads, or an application with all that belongs to it."""
     if file is not None and name is None:
-        name, application = import_module("driver.applications.reading").read_application(file).name, True
-    elif file is not None or name is None or (stream and application):
-        raise CepError("expected the name of a query, --stream NAME, --application NAME or -f FILE")
+        reading = import_module("driver.applications.reading")
+        name, application = reading.read_application(file, commands.variables_of(values or ())).name, True
+    elif file is not None or name is None or (stream and application) or values:
+        raise CepError("expected the name of a query, --stream NAME, --application NAME or -f FILE, which may have --set")
     with Cluster(url, token, ca=ca) as cluster:
         if application:
             for kind, each in import_module("driver.applications.applying").remove(cluster, name):

@@ -17,8 +17,9 @@ import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
@@ -28,7 +29,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from cep.config import TOKEN_VARIABLE, ClusterConfig
-from cep.errors import CepError, ClusterError, DataError, Unauthorized
+from cep.errors import CepError, Unauthorized
 from cep.secret import Secret
 from cep.service.access import OF_STREAMS, Role
 from cep.service.documents import LIST_BYTES_MAX
@@ -38,10 +39,9 @@ from cep.service.token_file import Tokens
 from cep.world.descriptors import raise_descriptor_limit
 from driver.cluster import Cluster
 from driver.gateway_events import EventReader, EventResponse, Slow
-from driver.gateway_keys import KeptKeys
-from driver.gateway_rows import Saying, promise, reader_of
+from driver.gateway_keys import IN_MEMORY, KeptKeys, KeyFile, RowsKey
+from driver.gateway_rows import GatewayPublisher, Saying, promise, reader_of
 from driver.rows.json_rows import written
-from driver.streams.publisher import Publisher
 from driver.streams.subscription import Subscription
 
 PUBLISHER = "rest"
@@ -117,61 +117,16 @@ class GatewayReader:
         return found
 
 
-class GatewayPublisher:
-    """REST's publisher of a stream, which is opened when rows come for the first time."""
-
-    def __init__(self) -> None:
-        self.turn = asyncio.Lock()
-        self.publisher: Publisher | None = None
-        self.wanted = 0  # by so many requests, those that wait for their turn among them: only at 0 may another take its place
-
-    def send(
-        self,
-        open_: Callable[[], Publisher],
-        renew: Callable[[Publisher], bool],
-        body: bytes,
-        read: Callable[[bytes], Saying],
-        end: bool,
-    ) -> int:
-        """How many rows were sent. `renew`: has the stream got columns since the publisher was opened? In a thread."""
-        say = read(body)
-        if self.publisher is None:
-            self.publisher = open_()
-        try:
-            sent = _said(self.publisher, renew, say)
-        except ClusterError:  # it counts as closed somewhere; the next rows open another one
-            with suppress(ClusterError):
-                self._close(keep_open=True)
-            raise
-        if end:
-            self._close()
-        return sent
-
-    def _close(self, keep_open: bool = False) -> None:
-        publisher, self.publisher = self.publisher, None
-        if publisher is not None:
-            publisher.close(keep_open)
-
-
-def _said(publisher: Publisher, renew: Callable[[Publisher], bool], say: Saying) -> int:
-    try:
-        return say(publisher)
-    except DataError:
-        if not renew(publisher):
-            raise
-    return say(publisher)
-
-
 class Gateway:
     """Publishers by stream, readers by stream and name."""
 
-    def __init__(self, cluster: Cluster, sent_s: float = SENT_S) -> None:
+    def __init__(self, cluster: Cluster, sent_s: float = SENT_S, keys: str = IN_MEMORY) -> None:
         self.cluster, self.sent_s = cluster, sent_s
         self.publishing: dict[str, GatewayPublisher] = {}
         self.readers: dict[tuple[str, str], GatewayReader] = {}
         self._threads = anyio.CapacityLimiter(READERS_MAX + PUBLISHERS_MAX)
         self._sending: set[asyncio.Task[int]] = set()
-        self.keys = KeptKeys()
+        self.keys = KeptKeys(KeyFile(keys))
         self.watching: dict[EventReader, asyncio.Task[None] | None] = {}  # and what pumps each, once it is open
 
     async def publish(self, stream: str, body: bytes, read: Callable[[bytes], Saying], end: bool = False, key: str | None = None) -> int:
@@ -186,8 +141,8 @@ class Gateway:
         return task.result()
 
     async def _publish_once(self, stream: str, key: str, body: bytes, read: Callable[[bytes], Saying], end: bool) -> int:
-        async def send() -> int:
-            return await self._send(await self._turn(stream), stream, body, read, end)
+        async def send(digest: bytes) -> int:
+            return await self._send(await self._turn(stream), stream, body, read, end, RowsKey(key, digest))
 
         done, task = await self._waited(self.keys.sending(stream, key, body, send), 2 * self.sent_s)
         if not done:
@@ -267,10 +222,12 @@ class Gateway:
             for stream, reader in [key for key, one in self.readers.items() if one.used < late and not one.turn.locked()]:
                 await self._drop(stream, reader)
 
-    async def _send(self, one: GatewayPublisher, stream: str, body: bytes, read: Callable[[bytes], Saying], end: bool) -> int:
+    async def _send(
+        self, one: GatewayPublisher, stream: str, body: bytes, read: Callable[[bytes], Saying], end: bool, key: RowsKey | None = None
+    ) -> int:
         open_ = partial(self.cluster.publisher, stream, PUBLISHER)
         try:
-            return await self._in_thread(lambda: one.send(open_, self.cluster.renew, body, read, end))
+            return await self._in_thread(lambda: one.send(open_, self.cluster.renew, body, read, end, key))
         finally:
             one.turn.release()
             self._let_go(stream, one)
@@ -284,7 +241,7 @@ class Gateway:
     def _publishing(self, stream: str) -> GatewayPublisher:
         if stream not in self.publishing and len(self.publishing) == PUBLISHERS_MAX:
             raise OverLimit(f"REST publishes to {PUBLISHERS_MAX} streams already; end one, or publish with the driver")
-        return self.publishing.setdefault(stream, GatewayPublisher())
+        return self.publishing.setdefault(stream, GatewayPublisher(stream, self.keys.file))
 
     def _reader(self, stream: str, reader: str) -> GatewayReader:
         key = stream, reader
@@ -376,7 +333,7 @@ def main(arguments: list[str]) -> int:
     pa.set_cpu_count(1)
     token = os.environ.get(TOKEN_VARIABLE)
     tokens = Tokens(Secret(token) if token else None, config.tokens)
-    gateway = Gateway(Cluster(config.rest, token, ca=config.ca))
+    gateway = Gateway(Cluster(config.rest, token, ca=config.ca), keys=str(Path(config.home) / "keys"))
     app = make_app(gateway, tokens)
     protocol = served(min(CONNECTIONS_MAX, raise_descriptor_limit() // 2))
     server = uvicorn.Server(uvicorn.Config(app, http=protocol, fd=int(arguments[1]), log_level="warning", log_config=None))

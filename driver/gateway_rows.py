@@ -1,22 +1,26 @@
-"""The rows that clients of REST send: a list of JSON, lines of JSON, or a stream of Arrow."""
+"""The rows that clients of REST send, a list of JSON, lines of JSON, or a stream of Arrow; and what sends them on."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from cep.errors import DataError, ProtocolError
+from cep.errors import ClusterError, DataError, ProtocolError
 from cep.service.documents import read_json
 from cep.transport.admission import read_stream
+from driver.gateway_keys import KeyFile, RowsKey
 from driver.rows.json_rows import taken
 from driver.streams.publisher import Publisher
 
 NDJSON, ARROW = "application/x-ndjson", "application/vnd.apache.arrow.stream"
 
-Saying = Callable[[Publisher], int]
-"""What a publisher is to do, and how many rows it sends by it."""
+Saying = Callable[[int, Publisher], int]
+"""What a publisher is to do, but for so many rows that are there already; and how many rows it sends by it."""
 
 
 def reader_of(content_type: str) -> Callable[[bytes], Saying]:
@@ -51,7 +55,7 @@ def arrow_stream(body: bytes) -> Saying:
     except ProtocolError as error:
         raise ProtocolError(f"the rows cannot be read as a stream of Arrow: {error}") from None
     table = pa.Table.from_batches(batches, schema)
-    return lambda publisher: publisher.send(table) if table.num_rows else 0
+    return lambda there, publisher: publisher.send(table.slice(there)) if table.num_rows > there else 0
 
 
 def promise(body: bytes) -> Saying:
@@ -60,7 +64,7 @@ def promise(body: bytes) -> Saying:
     if not isinstance(document, dict) or document.keys() != {"to"}:
         raise DataError(f'expected {{"to": a time}}, got {document!r}')
 
-    def say(publisher: Publisher) -> int:
+    def say(there: int, publisher: Publisher) -> int:
         publisher.advance(document["to"])
         return 0
 
@@ -68,7 +72,7 @@ def promise(body: bytes) -> Saying:
 
 
 def _sent(rows: list[Any]) -> Saying:
-    return lambda publisher: publisher.send(taken(rows, publisher.stream)) if rows else 0
+    return lambda there, publisher: publisher.send(taken(rows[there:], publisher.stream)) if len(rows) > there else 0
 
 
 def _read(body: bytes, what: str) -> Any:
@@ -76,3 +80,62 @@ def _read(body: bytes, what: str) -> Any:
         return read_json(body)
     except ValueError as error:
         raise ProtocolError(f"{what} cannot be read: {error}") from None
+
+
+class GatewayPublisher:
+    """REST's publisher of a stream, which is opened when rows come for the first time."""
+
+    def __init__(self, stream: str, keys: KeyFile) -> None:
+        self.stream, self.keys = stream, keys
+        self.turn = asyncio.Lock()
+        self.publisher: Publisher | None = None
+        self.wanted = 0  # by so many requests, those that wait for their turn among them: only at 0 may another take its place
+
+    def send(
+        self,
+        open_: Callable[[], Publisher],
+        renew: Callable[[Publisher], bool],
+        body: bytes,
+        read: Callable[[bytes], Saying],
+        end: bool,
+        key: RowsKey | None,
+    ) -> int:
+        """How many rows were sent, by `key` once. `renew`: has the stream got columns since the publisher was opened? In a thread."""
+        say = read(body)
+        if self.publisher is None:
+            self.publisher = open_()
+        try:
+            if self.keys.in_doubt(self.stream):
+                self.keys.settle(self.stream, self.publisher.accepted())
+            there = 0 if key is None else self._begin(self.publisher, key)
+            sent = there + _said(self.publisher, renew, partial(say, there))
+        except ClusterError:  # it counts as closed somewhere; the next rows open another one
+            with suppress(ClusterError):
+                self._close(keep_open=True)
+            raise
+        if end:
+            self._close()
+        if key is not None:
+            self.keys.finish(self.stream, key.name, sent)
+        return sent
+
+    def _begin(self, publisher: Publisher, key: RowsKey) -> int:
+        """How many of the rows are there already."""
+        known = self.keys.get(self.stream, key.name)
+        there = 0 if known is None else known.rows
+        self.keys.begin(self.stream, key, publisher.accepted() - there)
+        return there
+
+    def _close(self, keep_open: bool = False) -> None:
+        publisher, self.publisher = self.publisher, None
+        if publisher is not None:
+            publisher.close(keep_open)
+
+
+def _said(publisher: Publisher, renew: Callable[[Publisher], bool], say: Callable[[Publisher], int]) -> int:
+    try:
+        return say(publisher)
+    except DataError:
+        if not renew(publisher):
+            raise
+    return say(publisher)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -44,7 +45,10 @@ def logs(
 ) -> None:
     """Shows what the processes of a local cluster have said: the last lines of each, in the order of time."""
     followed = FollowedLogs(home or home_at(url), process)
-    _show(followed.last(count))
+    said = followed.last(count)
+    _show(said)
+    if not said and count and not follow:
+        print(f"{process or 'no process'} has said {'nothing' if process else 'anything'}", file=sys.stderr)
     pause = threading.Event()
     while follow and not pause.wait(LOOK_S):
         _show(followed.more())

@@ -76,6 +76,12 @@ def where(place: Mapping[str, Any]) -> str:
     return f"{query} {subquery}/{instance} {own}" if query else own
 
 
+def meanings(causes: Sequence[CauseRow]) -> list[str]:
+    """What those causes are that are among them."""
+    there = {row.cause for row in causes}
+    return [f"{cause}: {means}" for cause, means in CAUSES.items() if cause in there]
+
+
 # --- as text ---------------------------------------------------------------------------------------------------------
 
 
@@ -83,8 +89,7 @@ def trace_table(found: Trace) -> Group | str:
     """For the terminal: the causes, what they mean, and the slowest."""
     if not found.causes:
         return "nothing took more than a millisecond"
-    meanings = [f"{cause}: {means}" for cause, means in CAUSES.items() if any(row.cause == cause for row in found.causes)]
-    return Group(_causes_table(found.causes), "", *meanings, "", *([_slowest_table(found.slowest)] if found.slowest else []))
+    return Group(_causes_table(found.causes), "", *meanings(found.causes), "", *([_slowest_table(found.slowest)] if found.slowest else []))
 
 
 def _causes_table(causes: Sequence[CauseRow]) -> Table:

@@ -15,8 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,10 +30,46 @@ from connectors.formats.json_values import JsonFormat
 from driver import TIME, LocalCluster, Query, Running, count, stream, sum_, window_start
 from tests.support.kafka_broker import Broker, broker
 
-WINDOW_MS, KEYS, PARTITIONS, ROUND_ROWS = 100, 7, 2, 100_000
-BACK_S, FROZEN_S, LOOK_S = 180.0, 13.0, 0.1  # frozen for longer than a process may be silent before another takes its place
+WINDOW_MS, KEYS, PARTITIONS, OUT_PARTITIONS, DISORDER_MS = 100, 7, 2, 3, 1000
+BACK_S, END_S, FROZEN_S, LOOK_S = 180.0, 5.0, 13.0, 0.1  # frozen for longer than a process may be silent before another takes its place
+CHUNK = 1_000_000
 VICTIMS = ("broker", "connectors", "orchestrator", "instance manager", "connectors, frozen")
 ANSWERS = pa.schema([("start", pa.timestamp("us", "UTC")), ("key", pa.int64()), ("visits", pa.int64()), ("total", pa.int64())])
+
+
+class Tally:
+    """What is in the topic of answers, added up by window and key: as large as there are windows, however many rows there are."""
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.visits, self.totals = np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+    def add(self, found: np.ndarray) -> None:
+        """`found`: window, key, visits and total of each answer."""
+        ids = found[:, 0] * KEYS + found[:, 1]
+        self.grow(int(ids.max(initial=-1)) + 1)
+        np.add.at(self.visits, ids, found[:, 2])
+        np.add.at(self.totals, ids, found[:, 3])
+        self.answers += len(ids)
+
+    def grow(self, size: int) -> None:
+        """There is room for so many windows and keys."""
+        if size > len(self.visits):
+            more = np.zeros(max(size, 2 * len(self.visits)) - len(self.visits), np.int64)
+            self.visits, self.totals = np.concatenate([self.visits, more]), np.concatenate([self.totals, more])
+
+
+def wanted(rows: int) -> Tally:
+    """What rows 0, 1, … have to become."""
+    tally = Tally()
+    for first in range(0, rows, CHUNK):
+        numbers = np.arange(first, min(first + CHUNK, rows))
+        ids = numbers // WINDOW_MS * KEYS + numbers % KEYS
+        at, where, visits = np.unique(ids, return_inverse=True, return_counts=True)
+        totals = np.zeros(len(at), np.int64)
+        np.add.at(totals, where, numbers)
+        tally.add(np.column_stack([at // KEYS, at % KEYS, visits, totals]))
+    return tally
 
 
 @dataclass
@@ -49,23 +84,19 @@ class RowsKept:
     others: int = 0  # answers whose sum is another
     seconds: float = 0.0
 
-    def compare(self, found: np.ndarray) -> None:
-        """`found`: window, key, visits and total of each answer."""
-        numbers = np.arange(self.rows)
-        of = numbers // WINDOW_MS * KEYS + numbers % KEYS
-        size = int(of.max()) + 1
-        ids = found[:, 0] * KEYS + found[:, 1]
-        inside = found[ids < size]
-        ids = ids[ids < size]
-        wanted, there = np.bincount(of, minlength=size), np.bincount(ids, inside[:, 2], size)
-        self.answers = len(ids)
-        self.lost = int(np.maximum(wanted - there, 0).sum())
-        self.twice = int(np.maximum(there - wanted, 0).sum())
-        self.others = int((np.bincount(ids, inside[:, 3], size) != np.bincount(of, numbers, size)).sum())
+    def compare(self, found: Tally) -> None:
+        right = wanted(self.rows)
+        size = -(-self.rows // WINDOW_MS) * KEYS
+        right.grow(size)
+        found.grow(size)
+        missing = right.visits[:size] - found.visits[:size]
+        self.answers = found.answers
+        self.lost, self.twice = int(np.maximum(missing, 0).sum()), int(np.maximum(-missing, 0).sum())
+        self.others = int((right.totals[:size] != found.totals[:size]).sum())
 
     def lines(self) -> Iterator[str]:
         yield f"{self.done.total()} faults: {', '.join(f'{what} {n}' for what, n in sorted(self.done.items()))}"
-        yield f"{self.rows:,} rows, {self.answers:,} answers, {self.seconds:.0f} s"
+        yield f"{self.rows:,} rows, {self.answers:,} answers, {self.seconds:.0f} s, {self.rows / max(self.seconds, 1e-9):,.0f} rows/s"
         yield f"lost {self.lost}, twice {self.twice}, wrong sums {self.others}"
 
 
@@ -84,42 +115,56 @@ class KillRun:
         self.second: subprocess.Popen[bytes] | None = None
         ends = {"connector": "kafka", "servers": kafka.servers}
         kafka.make_topic("in", PARTITIONS)
-        kafka.make_topic("out", 3)
+        kafka.make_topic("out", OUT_PARTITIONS)
         cluster.connect({"name": "out", "stream": "kills.out", "to": ends | {"topic": "out", "key": "key"}})
         _until(lambda: self._state("out")["error"] == "no query puts the stream out")
         self.running: Running = cluster.deploy(query())
         cluster.connect({"name": "in", "stream": "kills.in", "from": ends | {"topic": "in"}})
-        self.producer = Producer({"bootstrap.servers": kafka.servers, "linger.ms": 20, "queue.buffering.max.messages": 2 * ROUND_ROWS})
+        self.producer = Producer({"bootstrap.servers": kafka.servers, "linger.ms": 20, "enable.idempotence": True, "log_level": 0})
+        self.answers = AnswersReader(kafka)
 
-    def go(self, rows: int) -> RowsKept:
+    def go(self, rows: int, faults: int, kinds: Sequence[str]) -> RowsKept:
         begun = time.monotonic()
         self._ensure_second()
-        while self.report.rows < rows:
-            self._produce(ROUND_ROWS // 2)
-            victim = VICTIMS[self.report.rows // ROUND_ROWS % len(VICTIMS)]
+        for number in range(faults):
+            before, behind = (rows * (2 * number + half) // (2 * faults) for half in (1, 2))
+            self._produce(before)
+            victim = kinds[number % len(kinds)]
             self._hit(victim)
-            self._goes_on()
-            self.say(f"{self.report.rows:,} rows; {victim}")
+            self._produce(behind)
+            self._goes_on(before - DISORDER_MS)
+            self.say(f"{behind:,} rows, {self.answers.tally.answers:,} answers, {time.monotonic() - begun:.0f} s; {victim}")
         for partition in range(PARTITIONS):
-            self.producer.produce("in", _record(self.report.rows + 1_000_000), partition=partition)
-        self.producer.flush(BACK_S)
-        answers = -(-self.report.rows // WINDOW_MS) * KEYS
-        _until(lambda: _end_of(self.kafka) >= answers)
-        _until(lambda: len(self._found()) >= answers)
+            self.producer.produce("in", _record(rows + CHUNK), partition=partition)
+        self._goes_on(rows)
         self.report.seconds = time.monotonic() - begun
-        self.report.compare(self._found())
+        self.answers.take(END_S)  # what should not be there
+        self.report.compare(self.answers.tally)
         return self.report
 
     def close(self) -> None:
+        self.answers.consumer.close()
         if self.second is not None:
             self.second.kill()
             self.second.wait()
 
-    def _produce(self, rows: int) -> None:
-        for i in range(self.report.rows, self.report.rows + rows):
-            self.producer.produce("in", _record(i), partition=i % PARTITIONS)
+    def _produce(self, behind: int) -> None:
+        """Rows up to that number."""
+        for i in range(self.report.rows, behind):
+            while True:
+                try:
+                    self.producer.produce("in", _record(i), partition=i % PARTITIONS)
+                    break
+                except BufferError:
+                    self.producer.poll(LOOK_S)
         self.producer.poll(0)
-        self.report.rows += rows
+        self.report.rows = behind
+
+    def _goes_on(self, rows: int) -> None:
+        """All answers to so many rows come."""
+        assert self.producer.flush(BACK_S) == 0
+        self.answers.until(rows // WINDOW_MS * KEYS)
+        self._ensure_second()
 
     def _hit(self, victim: str) -> None:
         """In the middle of its work."""
@@ -140,14 +185,6 @@ class KillRun:
             os.kill(dict(self.cluster.processes())[name], signal.SIGKILL)
         self.report.done[victim] += 1
 
-    def _goes_on(self) -> None:
-        """More rows come, and answers to them."""
-        seen = _end_of(self.kafka)
-        self._produce(ROUND_ROWS // 2)
-        assert self.producer.flush(BACK_S) == 0
-        _until(lambda: _end_of(self.kafka) > seen)
-        self._ensure_second()
-
     def _pid_of_connectors(self) -> int:
         """Of the process that has the sink."""
         is_second = self._state("out")["place"].startswith("second:")
@@ -167,43 +204,42 @@ class KillRun:
     def _state(self, name: str) -> dict[str, Any]:
         return next(each for each in self.cluster.connectors() if each["name"] == name)
 
-    def _found(self) -> np.ndarray:
-        columns: list[np.ndarray] = []
-        for first, rows in JsonFormat().decode(_values(self.kafka), ANSWERS).runs:
-            assert not first or columns
+
+class AnswersReader:
+    """Of the topic of answers, what is committed, as it comes."""
+
+    def __init__(self, kafka: Broker) -> None:
+        self.tally = Tally()
+        self.consumer = Consumer(
+            {"bootstrap.servers": kafka.servers, "group.id": "seen", "isolation.level": "read_committed", "log_level": 0}
+        )
+        self.consumer.assign([TopicPartition("out", partition, 0) for partition in range(OUT_PARTITIONS)])
+
+    def until(self, answers: int) -> None:
+        """Raises AssertionError: no more come, and there are not so many."""
+        while self.tally.answers < answers:
+            assert self.take(BACK_S), f"{self.tally.answers} of {answers} answers are there, and no more within {BACK_S:g} s"
+
+    def take(self, wait_s: float) -> bool:
+        """The next ones. False: none came within that time."""
+        deadline = time.monotonic() + wait_s
+        while time.monotonic() < deadline:
+            values = [each.value() or b"" for each in self.consumer.consume(10_000, LOOK_S) if each.error() is None]
+            if values:
+                self._add(values)
+                return True
+        return False
+
+    def _add(self, values: list[bytes]) -> None:
+        decoded = JsonFormat().decode(values, ANSWERS)
+        assert sum(rows.num_rows for _, rows in decoded.runs) == len(values)
+        for _, rows in decoded.runs:
             instants = rows.column("start").cast(pa.int64()).to_numpy() // (1000 * WINDOW_MS)
-            columns.append(np.column_stack([instants, *(rows.column(name).to_numpy() for name in ("key", "visits", "total"))]))
-        return np.concatenate(columns) if columns else np.empty((0, 4), np.int64)
+            self.tally.add(np.column_stack([instants, *(rows.column(name).to_numpy() for name in ("key", "visits", "total"))]))
 
 
 def _record(i: int) -> bytes:
     return b'{"t":%d,"key":%d,"n":%d}' % (i, i % KEYS, i)
-
-
-def _consumer(kafka: Broker) -> Consumer:
-    return Consumer(
-        {"bootstrap.servers": kafka.servers, "group.id": "seen", "isolation.level": "read_committed", "enable.partition.eof": True}
-    )
-
-
-def _end_of(kafka: Broker) -> int:
-    """How far the topic of answers is, transactions' own records among them."""
-    with closing(_consumer(kafka)) as consumer:
-        return sum(consumer.get_watermark_offsets(TopicPartition("out", partition), 10)[1] for partition in range(3))
-
-
-def _values(kafka: Broker) -> list[bytes]:
-    """All that is committed there."""
-    values: list[bytes] = []
-    with closing(_consumer(kafka)) as consumer:
-        consumer.assign([TopicPartition("out", partition, 0) for partition in range(3)])
-        ended = 0
-        while ended < 3:
-            for message in consumer.consume(10_000, 1.0):
-                ended += message.error() is not None
-                if message.error() is None:
-                    values.append(message.value() or b"")
-    return values
 
 
 def _until(condition: Callable[[], Any]) -> None:
@@ -214,21 +250,25 @@ def _until(condition: Callable[[], Any]) -> None:
         time.sleep(LOOK_S)
 
 
-def run(rows: int, seed: int, say: Callable[[str], None]) -> RowsKept:
+def run(rows: int, faults: int, seed: int, say: Callable[[str], None], kinds: Sequence[str] = VICTIMS) -> RowsKept:
     with tempfile.TemporaryDirectory() as folder, broker(Path(folder)) as kafka, LocalCluster(2) as cluster:
         killing = KillRun(kafka, cluster, seed, say)
         try:
-            return killing.go(rows)
+            return killing.go(rows, faults, kinds)
         finally:
             killing.close()
 
 
 def command(
-    rows: Annotated[int, typer.Option(min=ROUND_ROWS, help="how many, all in all")] = 1_000_000,
+    rows: Annotated[int, typer.Option(min=10_000, help="how many, all in all")] = 1_000_000,
+    faults: Annotated[int, typer.Option(min=1, help="how many, one of each kind in turn")] = 10,
     seed: Annotated[int, typer.Option(help="of when it happens")] = 1,
+    kind: Annotated[list[str] | None, typer.Option(help=f"of faults: {', '.join(VICTIMS)}; none said: all")] = None,
 ) -> None:
     """Kills what takes part in Kafka, query, Kafka, and says what was lost and what came twice. Leaves status 1 if anything was."""
-    report = run(rows, seed, lambda line: print(line, file=sys.stderr, flush=True))
+    if unknown := set(kind or ()) - set(VICTIMS):
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: expected {', '.join(VICTIMS)}")
+    report = run(rows, faults, seed, lambda line: print(line, file=sys.stderr, flush=True), kind or VICTIMS)
     for line in report.lines():
         print(line)
     if report.lost or report.twice or report.others:

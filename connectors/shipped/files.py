@@ -41,6 +41,16 @@ def _one_place(path: str) -> str:
     return path
 
 
+def _here(path: str) -> str:
+    """A commit is the renaming of a manifest while no other writer looks at it."""
+    store, separator, _ = path.partition("://")
+    if separator:
+        raise ValueError(f"a store such as {store!r} locks no file and renames none at once: write to a folder of this machine")
+    if not path.startswith("/"):
+        raise ValueError("expected a folder, from the root on")
+    return path
+
+
 class FilesIn(ConnectorOptions):
     """`from`: {"connector": "files", "path": "/data/in", "format": "json"}"""
 
@@ -66,7 +76,7 @@ class FilesIn(ConnectorOptions):
 class FilesOut(ConnectorOptions):
     """`to`: {"connector": "files", "path": "/data/out", "format": "json"}"""
 
-    path: Annotated[str, Field(pattern="^/", description="The folder, from the root on.")]
+    path: Annotated[str, Field(description="The folder, from the root on; of this machine."), AfterValidator(_here)]
     partition: Annotated[
         tuple[str, ...], Field(description="Columns whose values name folders, `day=2024-05-01/shop=7`; they are not in the files.")
     ] = ()

@@ -61,10 +61,10 @@ class Editor:
             )
             self._kind = ui.label().classes("dim")
             with ui.row().classes("gap-2 ml-auto"):
-                button("preview", self._preview)
-                button("difference", self._differ)
-                button("upgrade …", self._upgrade)
-                button("deploy …", self._deploy, "main")
+                self.shell.needing(button("preview", self._preview))
+                self.shell.needing(button("difference", self._differ))
+                self.shell.needing(button("upgrade …", self._upgrade))
+                self.shell.needing(button("deploy …", self._deploy, "main"))
         with ui.element("div").classes("halves"):
             with panel("Query"):
                 self._text = ui.codemirror(text, on_change=self._typed, line_wrapping=True, indent="  ").classes("editor")

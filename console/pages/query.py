@@ -14,6 +14,7 @@ from console.drawing import SvgDrawing
 from console.heat import heat_map
 from console.pages.letters import Letters
 from console.pages.sampling import Sampling
+from console.pages.stalls import StallsPanel
 from console.plan_graph import plan_graph
 from console.rates import QueryRates, quantile_s
 from console.shell import Shell, facts, panel
@@ -62,6 +63,7 @@ class QueryPage:
                 self._about = ui.column().classes("w-full")
         with panel("Instances"):
             self._sheet = Sheet(INSTANCES)
+        self._stalls = StallsPanel(self.name)
         with ui.element("div").classes("halves"):
             self._letters = Letters(self.shell, self.name)
             self._sampling = Sampling(self.shell, self.name)
@@ -75,6 +77,7 @@ class QueryPage:
             self._plan.draw(*plan_graph(plan, rates))
         self._heat.draw(*heat_map(self.shell.watch.latencies(self.name)))
         self._sheet.show([_line(row, sight) for row in rates.instances])
+        self._stalls.show(rates, sight)
         self._letters.show(rates)
         about = tuple(_about(summary, rates, plan, sight.at)) if summary is not None else ()
         if about != self._facts:

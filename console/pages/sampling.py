@@ -23,7 +23,7 @@ class Sampling:
         self.shell, self.name = shell, name
         with panel("Flame graph", "functions by how often a sampling profiler met them"):
             with ui.row().classes("items-center gap-3"):
-                self._button = button(f"sample {SECONDS} s", self._sample)
+                self._button = shell.needing(button(f"sample {SECONDS} s", self._sample))
                 self._said = ui.label("").classes("dim")
             self._pictures = ui.column().classes("w-full")
 

@@ -102,7 +102,7 @@ class StreamsPage:
         lines += [(each["name"], each["type"]) for each in stream.get("schema", ())]
         with self._detail:
             facts(lines)
-            button("show rows", lambda: self._look(name))
+            self.shell.needing(button("show rows", lambda: self._look(name)))
 
     async def _look(self, name: str) -> None:
         document = {"name": "looking", "operators": [], "outputs": [{"stream": "rows", "input": name}]}

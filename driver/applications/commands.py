@@ -122,10 +122,10 @@ def schema() -> None:
 
 
 def _applying(cluster: Cluster, file: Path, values: list[str] | None) -> Any:
-    return import_module("driver.applications.applying").Applying(cluster, file, _variables(values or ()))
+    return import_module("driver.applications.applying").Applying(cluster, file, variables_of(values or ()))
 
 
-def _variables(values: Sequence[str]) -> dict[str, Any]:
+def variables_of(values: Sequence[str]) -> dict[str, Any]:
     """`name=value`, whose value is read as YAML does."""
     found: dict[str, Any] = {}
     for each in values:

@@ -229,8 +229,10 @@ class PublisherCore:
         listening = self._goes_on_at(said.get("endpoint", reader.endpoint), reader)  # it may have moved since we heard of it
         self.numbering.start_at(header.watermark)
         if reader.log is not None:
-            if reader.opened and not self._is_laid(reader, reader.log, said) and not said.get("volatile"):
-                reader.is_volatile, reader.was_let_in = True, False
+            was_laid = reader.log.ring is not None
+            if reader.opened and not (was_laid if self._is_laid(reader, reader.log, said) else said.get("volatile")):
+                # The answer may be older than another publisher of our name: it sees what we have laid only from now on.
+                reader.is_volatile, reader.was_let_in = reader.log.ring is None, False
                 reader.lose_place()
                 return self._ask_again([reader])
             return [*listening, *self._send_backlog(reader)] if reader.opened else NOTHING

@@ -49,8 +49,8 @@ def _elsewhere(own: str, state: ClusterState) -> list[Mapping[str, Any]]:
 @router.get("/cluster", response_model=models.ClusterInfo, response_model_exclude_unset=True)
 async def cluster(api: InjectedApi, access: Asking) -> Any:
     """The processes of the cluster, and what is wrong with it. A standby answers too, and without ZooKeeper. A token without the
-    role `read` learns of host and folder alone, where its clients' sockets are looked for."""
-    told = {"host": api.config.host, "run": api.config.home}
+    role `read` learns of its roles, host and folder alone, where its clients' sockets are looked for."""
+    told = {"host": api.config.host, "run": api.config.home, "roles": list(map(str, access.roles))}
     if not access.allows(READ):
         return told
     return told | {

@@ -539,6 +539,7 @@ class ClusterInfo(Model):
         default_factory=list, description="The first thousand nodes of ZooKeeper that are set aside; a query is as a whole."
     )
     no_room: str = Field("", description="Why no new query is taken, where the disk is full; empty: there is room.")
+    roles: list[str] = Field(default_factory=list, description="What whoever asks may do: the roles of its token.")
 
 
 class Health(Model):

@@ -1,7 +1,7 @@
 """Every page of the console in a real browser: what is shown, what is asked for elsewhere (nothing), and names that would be scripts.
 
 Tests `actions.py`, `pages/now.py`, `pages/query.py`, `pages/queries.py`, `pages/editor.py`, `pages/previewing.py`, `pages/letters.py`,
-`pages/sampling.py`, `pages/streams.py`, `pages/connectors.py`, `pages/history.py`.
+`pages/sampling.py`, `pages/stalls.py`, `pages/streams.py`, `pages/connectors.py`, `pages/history.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from urllib.parse import quote
 import pytest
 
 from cep.errors import CepError
+from cep.service.access import Role
+from cep.service.token_file import add_token
 from driver import SESSION, TIME, LocalCluster, Query, col, count, lit, stream
 from tests.support.console_process import EVIL, console_of
 from tests.support.waiting import until
@@ -63,8 +65,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running(folder: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(2, token="a-token", numa=False, data=[folder]) as cluster:
+def tokens(folder: Path) -> Path:
+    """The file of tokens beside the cluster's own."""
+    return folder / "tokens"
+
+
+@pytest.fixture(scope="module")
+def running(folder: Path, tokens: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(2, token="a-token", numa=False, data=[folder], tokens=str(tokens)) as cluster:
         cluster.deploy(evil_query())
         cluster.deploy(failing())
         with pytest.raises(CepError):  # which the audit log has, with what was wrong
@@ -191,6 +199,7 @@ def test_a_query(browsing: Browsing, publishing: None) -> None:
     browsing.go(f"/queries/{quote(NAME, safe='')}", "Instances", "SQ1/0", "integer division by zero")
     until(lambda: f"m {EVIL}"[:10] in browsing.svg())
     until(lambda: EVIL in browsing.page.inner_text("body"))
+    browsing.sees("at a time since this page was opened, and why")
     browsing.page.click("text=sample 5 s")
     until(lambda: browsing.page.locator("img.picture").count() or "py-spy" in browsing.page.inner_text("body"))
 
@@ -218,6 +227,50 @@ def test_actions_ask_first(browsing: Browsing, running: LocalCluster, publishing
     browsing.page.click("text=delete it")
     until(lambda: "short" not in {each["name"] for each in running.queries()})
     browsing.page.wait_for_url("**/queries", timeout=45_000)
+
+
+def chosen(browsing: Browsing, label: str, option: str) -> None:
+    browsing.page.get_by_label(label, exact=True).click()
+    browsing.page.locator(".q-menu .q-item", has_text=option).first.click()
+
+
+def test_moving_and_stopping_to_their_end(browsing: Browsing, running: LocalCluster) -> None:
+    """What will happen is said before, and what has happened behind it."""
+    made = Query("long").source(VISITS).aggregate("w", TIME("1s"), by="n", visits=count()).output("long.out")
+    query = running.deploy(made.options(recover="on-commit", parallelism=1))
+    (stays,) = [each["im"] for each in query.status()["placed"] if each["subquery"] == "SQ2"]
+    other = next(each for each in ("im-0", "im-1") if each != stays)
+    browsing.go("/queries/long", "Instances", "SQ2/0")
+    browsing.page.click("text=move …")
+    browsing.sees("It goes on there with its state while the query runs")
+    chosen(browsing, "instance", "SQ2/0")
+    chosen(browsing, "instance manager", other)
+    browsing.page.click("text=move it")
+    browsing.sees(f"SQ2/0 is on {other}")
+    assert [each["im"] for each in query.status()["placed"] if each["subquery"] == "SQ2"] == [other]
+    browsing.page.click("text=stop …")
+    browsing.page.click("text=stop it")
+    browsing.sees("long stops")
+    until(lambda: query.status()["state"] == "stopped")
+    until(lambda: browsing.page.inner_text(".state >> nth=0") == "stopped")
+    query.delete()
+
+
+def test_a_token_that_may_only_read(chromium: Any, running: LocalCluster, tokens: Path, tmp_path: Path) -> None:
+    """Buttons that it may not use say which role they need; all is shown."""
+    reads = add_token(tokens, "reads", [Role("read")], "").text
+    with console_of(running.rest.url, tmp_path, reads, SECRET) as url:
+        browsing = Browsing(chromium.new_page(), url)
+        browsing.page.goto(f"{url}/?secret={quote(SECRET)}")
+        browsing.go("/queries/other", "Instances", "SQ1/0")
+        for words in ("stop …", "drain …", "move …", "sample 5 s"):
+            pressed = browsing.page.get_by_role("button", name=words)
+            until(pressed.is_disabled)
+            assert pressed.get_attribute("title") == "this needs the role deploy, which the console's token does not have"
+        browsing.go("/editor", "What it would become")
+        until(browsing.page.get_by_role("button", name="deploy …").is_disabled)
+        browsing.check()
+        browsing.page.close()
 
 
 def typed(browsing: Browsing, text: str) -> None:

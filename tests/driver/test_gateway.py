@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pyarrow as pa
 import pytest
 
+from cep.errors import DataError
 from driver import TIME, LocalCluster, Query, col, count, stream
 from driver.gateway import Gateway
 from driver.gateway_events import Slow
-from driver.gateway_keys import KeptKeys
+from driver.gateway_keys import IN_MEMORY, KeptKeys, KeyFile, RowsKey, Sent
 from driver.gateway_rows import ARROW, NDJSON, json_list
 from tests.support.paths import ROOT
 from tests.support.waiting import until
@@ -163,24 +168,66 @@ def test_rows_under_a_key_are_published_once(cluster: LocalCluster, client: http
 
 
 @pytest.mark.anyio
-async def test_a_key_that_is_being_sent_is_waited_for_and_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys, go, sent = KeptKeys(), asyncio.Event(), list[str]()
+async def test_a_key_that_is_being_sent_is_waited_for() -> None:
+    keys, go, sent = KeptKeys(KeyFile(IN_MEMORY)), asyncio.Event(), list[str]()
 
-    async def send() -> int:
+    async def send(digest: bytes) -> int:
         sent.append("rows")
         await go.wait()
         return 7
 
     first = keys.sending("s", "k", b"rows", send)
     assert keys.sending("s", "k", b"rows", send) is first and keys.sending("other", "k", b"rows", send) is not first
+    with pytest.raises(DataError, match="'k': other rows were sent under it"):
+        keys.sending("s", "k", b"others", send)
     go.set()
-    assert [await first, await keys.sending("s", "k", b"rows", send), len(sent)] == [7, 7, 2]
-    monkeypatch.setattr("driver.gateway_keys.KEYS_MAX", 2)
-    await keys.sending("s", "new", b"rows", send)
-    assert await keys.sending("s", "k", b"rows", send) == 7 and len(sent) == 4
+    assert await first == 7 and len(sent) == 2
+
+
+def test_the_file_of_keys_knows_what_was_sent_and_forgets_the_oldest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rows under way only the next publisher tells how many are there: 5 of those from number 10 on, and none of those behind."""
+    file = KeyFile(str(tmp_path / "keys"))
+    for name, first in ("a", 0), ("b", 10), ("c", 20):
+        file.begin("s", RowsKey(name, b"d"), first)
+    file.finish("s", "a", 10)
+    file.begin("other", RowsKey("b", b"d"), 3)
+    file.close()
+    file = KeyFile(str(tmp_path / "keys"))
+    assert file.in_doubt("s") and file.get("s", "b") == Sent(b"d", 10, 0, False)
+    file.settle("s", 15)
+    assert not file.in_doubt("s") and file.in_doubt("other")
+    assert [file.get("s", name) for name in "abc"] == [(b"d", None, 10, True), (b"d", None, 5, False), (b"d", None, 0, False)]
+    monkeypatch.setattr("driver.gateway_keys.KEYS_MAX", 3)
+    file.begin("s", RowsKey("d", b"d"), 0)
+    assert [file.get("s", name) is not None for name in "abcd"] == [False, False, True, True]
     monkeypatch.setattr("driver.gateway_keys.KEPT_S", 0.0)
-    await asyncio.sleep(0)
-    assert await keys.sending("s", "k", b"rows", send) == 7 and len(sent) == 5
+    file.begin("s", RowsKey("e", b"d"), 0)
+    assert [file.get("s", name) is not None for name in "cde"] == [False, False, True]
+    file.close()
+
+
+def test_keys_outlive_the_gateway(cluster: LocalCluster, client: httpx.Client) -> None:
+    """It is killed while it sends: what was sent is not sent again, and what was not is, in the middle of a request too."""
+    source = stream("lasting", x="int64", text="string")
+    query = Query("lasting").source(source).filter("all", col("x") >= 0).output("lasting_out")
+    running = cluster.deploy(query.options(recover="on-commit", checkpoint="100ms"))
+
+    def post(key: int) -> bool:
+        rows = [{"x": key * 1000 + i, "text": "x" * 1000} for i in range(1000)]
+        answer = client.post("/streams/lasting/records", json=rows, headers={"idempotency-key": str(key)})
+        return answer.status_code == 202 and answer.json() == {"rows": 1000}
+
+    with running.subscribe("lasting_out") as reader, ThreadPoolExecutor(1) as pool:
+        assert post(0)
+        for key in range(1, 3):
+            posted = pool.submit(post, key)
+            os.kill(dict(cluster.processes())["gateway"], signal.SIGKILL)
+            posted.result()
+            until(lambda key=key: post(key))  # type: ignore[misc]
+            assert post(key - 1)
+        until(lambda: client.post("/streams/lasting/records?end=true", json=[]).status_code == 202)
+        found = [row["x"] for batch in reader for row in batch.to_pylist()]
+    assert sorted(found) == list(range(3000))
 
 
 @pytest.mark.anyio

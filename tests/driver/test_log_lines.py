@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cep.errors import ClusterError, NotFound
-from driver.log_lines import FollowedLogs, home_at
+from driver.log_lines import FollowedLogs, home_at, logs
 
 
 @pytest.fixture
@@ -46,3 +46,10 @@ def test_the_last_of_each_and_of_one(tmp_path: Path) -> None:
         FollowedLogs(tmp_path, "im-1")
     with pytest.raises(ClusterError, match="--home DIR"):
         home_at(f"http://nowhere-{os.getpid()}:1")
+
+
+def test_that_a_process_has_said_nothing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "orchestrator.log").touch()
+    for process, said in ("orchestrator", "orchestrator has said nothing\n"), (None, "no process has said anything\n"):
+        logs(process, count=2, home=tmp_path)
+        assert capsys.readouterr() == ("", said)

@@ -65,10 +65,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "instance_manager": {"cep"},
     # a text of SQL becomes a query where POST /queries takes it, and documents of connectors are checked where they are declared
     "orchestrator": {"cep", "driver.streaming_sql", "connectors"},
-    "driver": {"cep", "driver.builder", "driver.rest", "driver.streaming_sql", "driver.top"},
+    "driver": {"cep", "driver.builder", "driver.rest", "driver.streaming_sql", "driver.top", "driver.trace"},
     "driver.rest": {"cep", "driver"},
     "driver.top": {"cep"},
-    "console": {"cep.config", "cep.errors", "cep.service", "driver.rest", "driver.top"},  # REST is all that it knows of a cluster
+    "driver.trace": {"cep"},
+    "console": {
+        "cep.config",
+        "cep.errors",
+        "cep.service",
+        "driver.rest",
+        "driver.top",
+        "driver.trace",
+    },  # REST is all that it knows of a cluster
     "driver.builder": {"cep"},
     "driver.streaming_sql": {"cep", "driver.builder"},  # makes what the builder makes, and knows of no cluster
     "numa_cep": {"cep", "driver", "connectors"},

@@ -227,6 +227,13 @@ def test_a_store_is_no_way_to_this_disk(path: str) -> None:
     assert refused.value.pointer == "/from/path"
 
 
+@pytest.mark.parametrize(("path", "said"), [("s3://bucket/out", "a store such as 's3' locks no file"), ("out", "from the root on")])
+def test_files_go_out_to_this_machine_only(path: str, said: str) -> None:
+    with pytest.raises(WrongDocument, match=said) as refused:
+        described({"name": "c", "stream": "s", "to": {"connector": "files", "path": path, "format": "json"}})
+    assert refused.value.pointer == "/to/path"
+
+
 DAYS = pa.schema([("day", pa.string()), ("shop", pa.int64()), ("number", pa.int64())])
 
 

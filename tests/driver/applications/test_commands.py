@@ -143,7 +143,7 @@ def test_with_connectors(cluster: LocalCluster, shop: Path) -> None:
     assert error.value.pointer == "/sinks/totals/rolls_s"
     orders.write_text(text.partition("sinks:")[0])
     assert [(each.kind, each.name, each.action) for each in cluster.apply(orders, variables)] == [("connector", "totals", "remove")]
-    found = CliRunner().invoke(app, ["delete", "--url", cluster.rest.url, "-f", str(orders)])
+    found = CliRunner().invoke(app, ["delete", "--url", cluster.rest.url, "-f", str(orders), "--set", f"folder={folder}"])
     assert found.output.splitlines() == [
         "connector orders: deleted",
         "query per-second: deleted",

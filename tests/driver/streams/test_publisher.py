@@ -28,7 +28,8 @@ from cep.transport import wire
 from cep.transport.local import LocalSockets
 from cep.transport.wire import Header
 from cep.world.clock import ManualClock
-from driver.gateway import GatewayPublisher
+from driver.gateway_keys import IN_MEMORY, KeyFile
+from driver.gateway_rows import GatewayPublisher
 from driver.streams.data_plane import DataPlane
 from driver.streams.publisher import Publisher, Wait
 from driver.streams.readers import StreamReader
@@ -328,10 +329,10 @@ def test_the_gateway_opens_another_where_its_publisher_counts_as_closed(plane: D
     stream = Stream("s", Schema.of({"n": "int64"}))
     made = [opened(publisher(plane, stream), peer, {}) for _ in range(2)]
     (reader,) = made[0].core.readers.values()
-    writing, next_one = GatewayPublisher(), iter(made).__next__
+    writing, next_one = GatewayPublisher("s", KeyFile(IN_MEMORY)), iter(made).__next__
 
     def send(end: bool = False) -> int:
-        return writing.send(next_one, lambda _: False, b"", lambda _: lambda out: out.send([{"n": 1}]), end)
+        return writing.send(next_one, lambda _: False, b"", lambda _: lambda there, out: out.send([{"n": 1}]), end, None)
 
     assert send() == 1
     made[0]._heard(Header(wire.CLOSED, reader.channel), wire.to_json({"record": 1}))

@@ -231,6 +231,8 @@ class TestOfQueriesThatRecover:
         ring = Ring(tmp_path, "r", Owner("here", 1, "0"), 1 << 30)
         made = PublisherCore(STREAM, "p", OURS, "us#1", lambda place: ring if place["folder"] == "there" else None)
         (reader,), _ = made.ask([document(keeps=True)])
+        (again,) = [each for each in let_in(made, reader, volatile=False, ring={"folder": "there"}) if isinstance(each, Send)]
+        assert again.header.kind == wire.OPEN and made.readers.awaited  # the answer may be older than another one of our name
         let_in(made, reader, volatile=False, ring={"folder": "there"})
         send(made, 1)
         (log,) = Rings(tmp_path).logs("r", publisher_channel(reader.lasting, "p"))
