@@ -230,7 +230,7 @@ class Heir:
         """Until its partition closes, unless another publisher of the name goes on."""
         source, hosted = last.entry.source, last.hosted
         known = source.publishers.get(last.name)
-        if known is None or known.incarnation != last.incarnation:
+        if known is None or known.incarnation != last.incarnation or hosted.waits_for_others:
             return
         last.ticks += 1
         if last.ticks * TICK_S < silence_s or known.inbox.queue:

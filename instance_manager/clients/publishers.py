@@ -395,6 +395,8 @@ class Publishers:
         self.heir.tick(self.entries, silence_s)
         for id_, (hosted, entry) in list(self._expecting.items()):
             source = entry.source
+            if hosted.waits_for_others:  # publishers hear that it is here when its process has restored all that it is to have
+                continue
             source.expected_from_us += round(away_s * 1e6) if source.expected_from_us else 0
             gone = sorted(source.expected & source.resumes.keys())
             source.give_up_expected(self.clock.steady_ns() // 1000, round(silence_s * 1e6))
