@@ -402,11 +402,10 @@ class Publishers:
         self.heir.tick(self.entries, silence_s)
         for id_, (hosted, entry) in list(self._expecting.items()):
             source = entry.source
-            if hosted.waits_for_others:  # publishers hear that it is here when its process has restored all that it is to have
-                continue
             source.expected_from_us += round(away_s * 1e6) if source.expected_from_us else 0
             gone = sorted(source.expected & source.resumes.keys())
-            source.give_up_expected(self.clock.steady_ns() // 1000, round(silence_s * 1e6))
+            if not hosted.waits_for_others:  # until then its publishers cannot know that it is here
+                source.give_up_expected(self.clock.steady_ns() // 1000, round(silence_s * 1e6))
             if lost := [] if source.expected else [name for name in gone if not self.heir.stands_in(id_, hosted, entry, name)]:
                 hosted.instance.fail(
                     f"stream {source.stream!r}: what its publishers sent behind the last checkpoint is lost: {openings.gone(lost)}"

@@ -61,7 +61,7 @@ def test_one_that_is_scaled_and_upgraded_meanwhile(seed: int) -> None:
     assert found.wrong == [] and found.recoveries and found.moved.instances
 
 
-@pytest.mark.parametrize("seed", (8022,))
+@pytest.mark.parametrize("seed", (8020,))
 def test_one_whose_checkpoints_have_what_has_changed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is restored lies in several pieces."""
     needed = list[PieceKey]()
