@@ -197,6 +197,11 @@ class InstanceHost:
         return 0 if self.recovery is None else self.recovery.attempt
 
     @property
+    def waits_for_others(self) -> bool:
+        """Of a recovery: not all of its attempt are there, or it has not heard so, however long it takes them to read their state."""
+        return self.attempt > 0 and self.instance.state == "ready"
+
+    @property
     def tellable(self) -> tuple[object, ...]:
         """What the orchestrator is told as soon as it changes."""
         state = self.instance.state, self.table_version, self.step

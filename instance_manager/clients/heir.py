@@ -145,10 +145,12 @@ class Heir:
         return owed is not None and owed.incarnation != incarnation and not self._has_left_nothing(entry, name, owed)
 
     def _has_left_nothing(self, entry: Entry, name: str, owed: Owed) -> bool:
-        """A log is there before its first row is sent; so one that has none where it would be has sent nothing."""
+        """A log is there before its first row is sent; so one that has none where it would be has sent nothing. If something of it was
+        taken before, its log was removed by a stranger's hand."""
         documents = [self._document(place) for place in self._places(entry, name)]
         return (
             bool(owed.kept_at)
+            and not owed.has_sent
             and owed.kept_at == self.place
             and all(owed.incarnation != each.get("incarnation", owed.incarnation) for each in documents)
         )
@@ -190,7 +192,8 @@ class Heir:
         known = source.publishers.get(given.name)
         if known is None:
             known = self.receiving.register(hosted, entry, given.name, client_documents.time(opening, "sent_until"))
-        known.incarnation, known.kept_at, before = given.incarnation, self.place, known.inbox.sequence
+        known.becomes(given.incarnation, source.has_sent(given.name, given.incarnation))
+        known.kept_at, before = self.place, known.inbox.sequence
         source.has_come(given.name, given.incarnation)
         self.receiving.adopt(channel, hosted, entry, known, door_of(entry.format, opening, source.columns))
         for element in log.elements():
@@ -230,7 +233,7 @@ class Heir:
         """Until its partition closes, unless another publisher of the name goes on."""
         source, hosted = last.entry.source, last.hosted
         known = source.publishers.get(last.name)
-        if known is None or known.incarnation != last.incarnation:
+        if known is None or known.incarnation != last.incarnation or hosted.waits_for_others:
             return
         last.ticks += 1
         if last.ticks * TICK_S < silence_s or known.inbox.queue:

@@ -153,7 +153,8 @@ class Publishers:
             volatile = client_documents.flag(document, "volatile", False)
             if known.incarnation not in ("", incarnation) or (volatile and known.kept_at):  # a checkpoint has to know that
                 self.answered.discard(channel)
-            known.incarnation, known.kept_at = incarnation, "" if volatile else self.heir.place
+            known.becomes(incarnation, source.has_sent(name, incarnation))
+            known.kept_at = "" if volatile else self.heir.place
             source.owed.pop(name, None)
         self.dropped.pop(channel, None)
         entry.refused.discard(channel)
@@ -205,8 +206,7 @@ class Publishers:
         self.here[channel] = Publishing(hosted, entry, publisher, peer, door)
         peer.publishers.add(channel)
         if before is not None and before.peer is not peer:
-            before.peer.publishers.discard(channel)
-            self.peers.part(before.peer)
+            self._displace(channel, before)
 
     def register(self, hosted: InstanceHost, entry: Entry, name: str, sent_until: int) -> PublisherPartition:
         """It is new here; `sent_until`: the greatest event time that it has sent."""
@@ -224,8 +224,15 @@ class Publishers:
         self.here[channel] = Publishing(hosted, entry, publisher, Peer("", False, 0.0), door)
         self.dropped.pop(channel, None)
         if before is not None:
-            before.peer.publishers.discard(channel)
-            self.peers.part(before.peer)
+            self._displace(channel, before)
+
+    def _displace(self, channel: int, before: Publishing) -> None:
+        """It is heard no more under that name, and may live: a stopped one would wait for credit for ever."""
+        endpoint = before.peer.endpoint
+        if endpoint and before.hosted.recovery is not None and not self.is_gone(endpoint):
+            self.sockets.send(endpoint, Header(wire.CLOSED, channel), wire.to_json({"reason": REPLACED}))
+        before.peer.publishers.discard(channel)
+        self.peers.part(before.peer)
 
     def close(self, header: Header, document: dict[str, Any]) -> None:
         """The last word of a publisher. What cannot be taken of it is the query's failure: its stream would never end."""
@@ -397,7 +404,8 @@ class Publishers:
             source = entry.source
             source.expected_from_us += round(away_s * 1e6) if source.expected_from_us else 0
             gone = sorted(source.expected & source.resumes.keys())
-            source.give_up_expected(self.clock.steady_ns() // 1000, round(silence_s * 1e6))
+            if not hosted.waits_for_others:  # until then its publishers cannot know that it is here
+                source.give_up_expected(self.clock.steady_ns() // 1000, round(silence_s * 1e6))
             if lost := [] if source.expected else [name for name in gone if not self.heir.stands_in(id_, hosted, entry, name)]:
                 hosted.instance.fail(
                     f"stream {source.stream!r}: what its publishers sent behind the last checkpoint is lost: {openings.gone(lost)}"

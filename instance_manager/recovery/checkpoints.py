@@ -9,7 +9,7 @@ from typing import Any
 
 from cep.dataflow.operators.operator import KeepsBlocks
 from cep.dataflow.outputs.sink import CommittedSink
-from cep.elements import CheckpointBarrier, Fail, State, Stop
+from cep.elements import MIN_TIME, CheckpointBarrier, Fail, State, Stop
 from cep.errors import ClusterError
 from cep.plan.checkpoints import CheckpointNumber, piece_name
 from cep.world.archive import Archive
@@ -112,11 +112,11 @@ class Checkpoints:
         own = hosted.recovery
         if own is None:
             return
-        if hosted.instance.state == "ended" and own.asked > own.last:
+        ended = hosted.instance.state == "ended" and not hosted.instance.outputs.blocked()  # all that it has put out has come so far
+        if ended and own.asked > own.last:
             self._take(hosted, own.asked)
             for each in kept_of(hosted):
-                each.send(CheckpointBarrier(own.asked), 0, 0, 0)
-        ended = hosted.instance.state == "ended"
+                each.send(CheckpointBarrier(own.asked), 0, MIN_TIME, MIN_TIME)
         waiting = _waiting(hosted)
         own.covered = not ended or own.given_up or all(each.is_delivered for each in waiting)
         own.wants = own.pressing or any(map(_presses, kept_of(hosted)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.recovering import COLD, KILLS, PROGRAMS, PUBLISHED, SEEDS, told_at_once
+from tests.support.recovering import COLD, KILLS, OFTEN, PROGRAMS, PUBLISHED, SEEDS, told_at_once
 
 
 @pytest.mark.parametrize("seed", (9, 22, 251))
@@ -25,6 +25,12 @@ def test_over_published_streams_whose_publishers_die_too(seed: int) -> None:
 @pytest.mark.parametrize("seed", (20, 221))
 def test_a_cold_start_of_everything(seed: int) -> None:
     found = told_at_once(seed, COLD)
+    assert found.wrong == [] and found.recoveries
+
+
+def test_the_mark_of_an_instance_that_has_ended_promises_nothing() -> None:
+    """Rows that its subscribers had no credit for were behind it."""
+    found = told_at_once(258, OFTEN)
     assert found.wrong == [] and found.recoveries
 
 

@@ -5,15 +5,22 @@ Tests `orchestrator/manifests.py`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
 import pytest
 
 from cep.elements import State
-from instance_manager.control import building
+from instance_manager.clients.clients import SILENCE_S
+from instance_manager.control import building, control
+from instance_manager.control.assignment_checks import Assignment
+from instance_manager.hosting import InstanceHost, Preparation
 from instance_manager.recovery.increments import PieceKey, completed
+from simulation import cluster
 from simulation.__main__ import run_seed
-from simulation.schedule import ScheduleTrace
+from simulation.clock import ProcessClock
+from simulation.schedule import S, ScheduleTrace
 from tests.support.recovering import CHANGED, COLD, GROUPS, PROGRAMS, PUBLISHED, SEEDS, SELDOM, killed
 
 
@@ -54,7 +61,7 @@ def test_one_that_is_scaled_and_upgraded_meanwhile(seed: int) -> None:
     assert found.wrong == [] and found.recoveries and found.moved.instances
 
 
-@pytest.mark.parametrize("seed", (8011,))
+@pytest.mark.parametrize("seed", (8009,))
 def test_one_whose_checkpoints_have_what_has_changed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is restored lies in several pieces."""
     needed = list[PieceKey]()
@@ -69,6 +76,28 @@ def test_one_whose_checkpoints_have_what_has_changed(seed: int, monkeypatch: pyt
     monkeypatch.setattr(building, "completed", watched)
     found = run_seed(seed, ScheduleTrace(), SELDOM)
     assert found.wrong == [] and found.recoveries and needed
+
+
+@pytest.mark.parametrize("seed", (412,))
+def test_one_that_takes_longer_to_restore_than_a_publisher_may_be_silent(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is restored first waits for the others, and no publisher can know that it is here before they are: nothing is taken from those
+    that live."""
+    made = Counter[tuple[str, int]]()
+
+    def restored(preparation: Preparation, assignment: Assignment, *others: Any) -> InstanceHost:
+        hosted = building.built(preparation, assignment, *others)
+        if assignment.restore is not None:
+            process = preparation.config.id, assignment.attempt
+            made[process] += 1
+            if made[process] == 2:
+                clock = cast(ProcessClock, preparation.clock)
+                clock.schedule.pause_until(clock.now_ns + round(1.5 * SILENCE_S * S))
+        return hosted
+
+    monkeypatch.setattr(cluster, "PUBLISHED_GRACE_S", SILENCE_S)
+    monkeypatch.setattr(control, "built", restored)
+    found = killed(seed)
+    assert found.wrong == [] and found.recoveries and max(made.values(), default=0) > 1
 
 
 @pytest.mark.long

@@ -107,6 +107,11 @@ class PublishedSource:
         """From where a publisher of that name goes on that is not open: behind the last one of the name."""
         return self.resumes.get(name) or self.left_at.get(name) or TakenUntil(0, 0)
 
+    def has_sent(self, name: str, incarnation: str) -> bool:
+        """Had that publisher of the name at the checkpoint?"""
+        owed = self.owed.get(name)
+        return owed is not None and owed.incarnation == incarnation and owed.has_sent
+
     def has_come(self, name: str, incarnation: str) -> None:
         """That publisher of the name, by itself or by what it has kept."""
         if (owed := self.owed.get(name)) is not None and owed.incarnation == incarnation:
@@ -322,7 +327,7 @@ class PublishedSource:
             "vanished": {name: asdict(each) for name, each in self.vanished.items()},
             "idle": self.publishers.idle,
             "closed": dict(self.closed),
-            "open": self._resuming() | {name: [each.incarnation, each.kept_at, *each.taken] for name, each in self.publishers.items()},
+            "open": self._resuming() | {name: [*each.as_owed, *each.taken] for name, each in self.publishers.items()},
             "left_at": {name: list(each) for name, each in self.left_at.items()},
         }
 
@@ -355,8 +360,8 @@ class PublishedSource:
     def expect_again(self, position: Position) -> None:
         """The publishers that were open there: each sends what was not taken then, and nothing is taken before all have come."""
         self.is_restored = True
-        self.resumes = {name: TakenUntil(*taken) for name, (_, _, *taken) in position["open"].items()}
-        self.owed = {name: Owed(incarnation, kept_at) for name, (incarnation, kept_at, *_) in position["open"].items()}
+        self.resumes = {name: TakenUntil(*taken) for name, (_, _, _, *taken) in position["open"].items()}
+        self.owed = {name: Owed(*owed[:3]) for name, owed in position["open"].items()}
         self.left_at = {name: TakenUntil(*taken) for name, taken in position["left_at"].items()}
         self.expected = set(self.resumes)
         self.closed = dict(position["closed"])

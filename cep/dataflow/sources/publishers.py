@@ -47,10 +47,12 @@ class TakenUntil(NamedTuple):
 
 
 class Owed(NamedTuple):
-    """The publisher of a name that was open at a checkpoint, and where what it had sent outlives its process; empty: it does not."""
+    """The publisher of a name that was open at a checkpoint, and where what it had sent outlives its process; empty: it does not.
+    `has_sent`: something of it had been taken, so a log of it is there."""
 
     incarnation: str
     kept_at: str
+    has_sent: bool = False
 
 
 @dataclass(slots=True)
@@ -65,6 +67,7 @@ class PublisherPartition:
     idle: bool = False
     incarnation: str = ""  # which publisher of that name; empty: its query does not recover, and the next three are not kept
     kept_at: str = ""  # what it has sent outlives its process there; empty: it does not
+    begins: int = 0  # the number of the first element that is of this incarnation
     taken_until: int = MIN_TIME  # its watermark behind what was taken
     inherited: int = 0  # so many elements came of what another has kept: what comes of them by itself has come already
     waits_with: int = 0  # bytes that it keeps until a commit, with room for no more
@@ -73,6 +76,16 @@ class PublisherPartition:
     @property
     def taken(self) -> TakenUntil:
         return TakenUntil(self.inbox.taken, self.inbox.consumed, self.taken_until)
+
+    @property
+    def as_owed(self) -> Owed:
+        """At a checkpoint."""
+        return Owed(self.incarnation, self.kept_at, self.inbox.taken > self.begins)
+
+    def becomes(self, incarnation: str, has_sent: bool) -> None:
+        """What comes next is of that publisher, of which something was taken before already or not."""
+        if incarnation != self.incarnation:
+            self.incarnation, self.begins = incarnation, -1 if has_sent else self.inbox.sequence
 
     @property
     def promised(self) -> int:

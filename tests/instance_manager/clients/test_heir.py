@@ -5,6 +5,7 @@ Tests `heir.py`, `instance_manager/recovery/pieces.py`.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,30 @@ def test_one_that_had_taken_all_knows_that_it_is_gone(reader: Reader) -> None:
     assert not reader.source.expected and "p" in reader.source.publishers
     reader.settle(grace(reader) + 2)
     assert (reader.hosted.instance.state, reader.source.vanished["p"].complete) == ("running", True)
+
+
+def test_one_whose_log_is_gone_and_that_had_sent_something_fails_the_query(reader: Reader) -> None:
+    """A ring's folder was removed by hand, and then the process was killed: what it had sent since is not known to be nothing."""
+    process = opened(reader)
+    piece = reader.checkpoint()
+    process.send(2)
+    process.die()
+    shutil.rmtree(reader.folder / "sent" / "a")
+    reader.begin(piece)
+    assert reader.source.expected == {"p"}
+    reader.source.expected_from_us = 1
+    reader.settle(1)
+    assert reader.hosted.instance.state == "failed" and "publisher 'p' does not answer" in reader.hosted.instance.cause
+
+
+def test_one_that_another_one_goes_on_for_is_told_so(reader: Reader) -> None:
+    """It was stopped, perhaps in a `send` that waits for credit."""
+    opened(reader)
+    other, elsewhere = reader.process("b"), LocalSockets(f"ipc://{reader.folder}/elsewhere")
+    other.opening["endpoint"] = elsewhere.endpoint
+    other.open()
+    elsewhere.close()
+    assert "another publisher of its name" in reader.last(wire.CLOSED)[0]["reason"]
 
 
 def test_several_of_one_name_are_taken_one_behind_the_other(reader: Reader) -> None:
