@@ -1,6 +1,7 @@
 """One end of a link, or of a bare PUSH and PULL, in a process of its own: `python -m benchmarks.link_ends ROLE KIND JSON`.
 
-Both ends of both kinds do the same work: of each message a header is packed and unpacked, as the data plane's is.
+Both ends of both kinds do the same work: of each message a header is packed and unpacked, as the data plane's is. Both have their memory
+as instance managers have, which are the ends of links.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from cep.transport import wire
 from cep.transport.keyring import Keyring
 from cep.transport.sockets import open_sockets
 from cep.transport.wire import HEADER_BYTES, Header
+from instance_manager import own_memory
 
 UNDER_WAY_BYTES = 64 << 20  # that the sender of a link may be ahead by: channels of the data plane have as much credit
 GRANT_BYTES = 8 << 20
@@ -166,6 +168,7 @@ def _send_at(sending: Sending, asked: dict[str, Any], body: bytes) -> None:
 
 if __name__ == "__main__":
     role, kind, asked = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+    own_memory.take()
     if role == "send":
         print(json.dumps(send(BareSending(asked) if kind == "bare" else LinkSending(asked), asked)))
     else:
