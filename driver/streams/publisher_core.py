@@ -46,6 +46,7 @@ class PublisherCore:
         self.readers = StreamReaders(stream.name, name)
         self.silence = Silence(stream.idle_after, self.numbering, self.readers)
         self.closing = self.closed = False  # no more is taken; the last word is said
+        self.last_word: Document = {}  # while it is to be said
         self.lost: ClusterError | None = None  # the cluster is out of reach, and no reader is left there
         self.was_closed = False  # by a reader
         self.underway = False  # a batch is, and its stamp is taken: what may be promised behind it is not to be told before it
@@ -236,6 +237,8 @@ class PublisherCore:
                 reader.lose_place()
                 return self._ask_again([reader])
             return [*listening, *self._send_backlog(reader)] if reader.opened else NOTHING
+        if self.closed:
+            return [*listening, *self._say_last_word([reader] if reader.opened else [])]
         return [*listening, *(self.silence.say_idle([reader]) if self.silence.idle else NOTHING)]
 
     def _is_laid(self, reader: StreamReader, log: SentLog, said: Document) -> bool:
@@ -302,12 +305,17 @@ class PublisherCore:
 
     def say_goodbye(self, last: bool, others: Sequence[str]) -> Sequence[StreamCommand]:
         """To all readers. `last`: it may be the end of the stream, if all `others` that count as open have vanished."""
-        self.closed = True
-        commands: list[StreamCommand] = []
+        self.closed, self.last_word = True, {"last": last, "others": others, "endpoint": self.endpoint}
         for reader in self.readers.values():
             reader.closed, reader.taken = False, None
-            word = {"last": last, "others": others, "endpoint": self.endpoint, "entry": reader.entry}
-            header, body = self.numbering.element(wire.CLOSE, reader, record=reader.credit.sent), wire.to_json(word)
+        # One that has not let us in yet hears it once it has: where its numbers go on only it knows.
+        return self._say_last_word(reader for reader in self.readers.values() if reader.opened or reader.log is not None)
+
+    def _say_last_word(self, readers: Iterable[StreamReader]) -> Sequence[StreamCommand]:
+        commands: list[StreamCommand] = []
+        for reader in readers if self.last_word else ():
+            header = self.numbering.element(wire.CLOSE, reader, record=reader.credit.sent)
+            body = wire.to_json({**self.last_word, "entry": reader.entry})
             if reader.note(header, body):
                 commands.append(Send(reader.endpoint, header, body))
         return commands
@@ -321,6 +329,8 @@ class PublisherCore:
         return f"{self.described}: {where}: {said}"
 
     def leave(self) -> Sequence[StreamCommand]:
-        """Nothing more is said or heard."""
+        """Nothing more is said or heard. One that has not let us in all the time hears behind our opening that we are closed."""
         self.closed = True
-        return [Leave(channel) for channel in self.readers]
+        commands = self._say_last_word(each for each in self.readers.unclosed if each.log is None and not each.opened)
+        self.last_word = {}
+        return [*commands, *map(Leave, self.readers)]

@@ -95,7 +95,7 @@ class TestPlanted:
 
     def test_channels_that_do_not_name_their_attempt(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ChannelId, "canonical", property(lambda self: f"{self}@{self.lineage}"))
-        assert first_wrong(33)
+        assert first_wrong(35)
 
     def test_a_recovery_that_begins_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:
         next_attempt = recovery.next_attempt

@@ -93,4 +93,4 @@ class TestPlantedWithKilledPublishers:
 
     def test_numbers_that_begin_anew_with_each_publisher_of_a_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(PublishedSource, "left_off", lambda self, name: self.resumes.get(name) or TakenUntil(0, 0))
-        assert first_wrong(211, PUBLISHED, PROGRAMS)
+        assert first_wrong(532, PUBLISHED, PROGRAMS)

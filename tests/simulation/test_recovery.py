@@ -36,6 +36,12 @@ def test_one_over_published_streams_does_too(seed: int) -> None:
     assert found.wrong == [] and found.recoveries
 
 
+def test_a_publisher_closes_while_it_asks_a_reader_whose_process_is_another_one() -> None:
+    """Of a query that does not recover. It waits for the answer: where the numbers of its channel go on only the reader knows."""
+    found = killed(65)
+    assert found.wrong == [] and not found.recoveries and found.faults["kill instance manager"]
+
+
 @pytest.mark.parametrize("seed", (209, 220))
 def test_one_whose_publishers_are_killed_as_well_does_too(seed: int) -> None:
     """They come again, and go on from the rows that were accepted."""

@@ -224,6 +224,24 @@ def test_its_last_word_says_how_much_it_sent_and_which_others_are_open() -> None
     assert not made.readers.unclosed and made.unconfirmed(60) == "" and made.leave() == [Leave(one.channel), Leave(other.channel)]
 
 
+def test_one_that_has_not_let_it_in_hears_its_last_word_once_it_has() -> None:
+    """Its numbers go on where an earlier publisher of the name has left off, which it alone knows."""
+    made = core()
+    one, other = made.ask([document("a"), document("b")])[0]
+    assert made.say_goodbye(True, []) == [] and made.readers.unclosed == [one, other]
+    assert said(let_in(made, one, sequence=4)) == [(wire.CLOSE, HERE, 4)]
+    assert let_in(made, other, here=False) == [] and made.readers.unclosed == [one]
+    hear(made, one, wire.CLOSED, {"heard": True})
+    assert not made.readers.unclosed and said(made.leave()) == []
+
+
+def test_one_that_never_has_hears_it_when_it_is_waited_for_no_longer() -> None:
+    made = core()
+    (reader,), _ = made.ask([document()])
+    made.say_goodbye(True, [])
+    assert said(made.leave()) == [(wire.CLOSE, HERE, 0)] and said(let_in(made, reader)) == []
+
+
 def test_a_word_that_crosses_the_last_one_is_no_answer_to_it() -> None:
     made, (reader,) = opened()
     made.say_goodbye(True, [])
