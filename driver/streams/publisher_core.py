@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from cep.elements import MoveBarrier
@@ -307,10 +308,16 @@ class PublisherCore:
         for reader in self.readers.values():
             reader.closed, reader.taken = False, None
             word = {"last": last, "others": others, "endpoint": self.endpoint, "entry": reader.entry}
+            word |= {"incarnation": self.incarnation} if self.incarnation else {}
             header, body = self.numbering.element(wire.CLOSE, reader, record=reader.credit.sent), wire.to_json(word)
-            if reader.note(header, body):
-                commands.append(Send(reader.endpoint, header, body))
+            with suppress(Sealed):  # another one goes on in our place there, as the reader says then
+                if reader.note(header, body):
+                    commands.append(Send(reader.endpoint, header, body))
         return commands
+
+    def replaced(self) -> str:
+        """What is to be complained of where another process has our name: it goes on behind what of us is known, and closes for us."""
+        return self.unheard() or f"{self.described}: another publisher of its name goes on in its place"
 
     def unconfirmed(self, seconds: int) -> str:
         """What is to be complained of when the last word was said so long ago."""
