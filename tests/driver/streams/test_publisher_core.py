@@ -224,6 +224,13 @@ def test_its_last_word_says_how_much_it_sent_and_which_others_are_open() -> None
     assert not made.readers.unclosed and made.unconfirmed(60) == "" and made.leave() == [Leave(one.channel), Leave(other.channel)]
 
 
+def test_its_last_word_says_which_publisher_of_its_name_it_is() -> None:
+    made, _ = opened()
+    made.incarnation = "a"
+    (command,) = made.say_goodbye(True, [])
+    assert isinstance(command, Send) and wire.from_json(command.body)["incarnation"] == "a"
+
+
 def test_a_word_that_crosses_the_last_one_is_no_answer_to_it() -> None:
     made, (reader,) = opened()
     made.say_goodbye(True, [])
