@@ -106,22 +106,28 @@ class Following:
             for publisher in open_:
                 held.enter_context(publisher.sending)
             answers = self._tell_orchestrator(open_)
+            ours = [(publisher, answer) for publisher, answer in zip(open_, answers, strict=True) if not answer.get("replaced")]
+            replaced = [publisher.core for publisher, answer in zip(open_, answers, strict=True) if answer.get("replaced")]
             try:
-                complaints = yield from self._say_goodbye(open_, answers, keep_open)
+                complaints = yield from self._say_goodbye(ours, keep_open)
             finally:
                 self._forget(open_)
-        if complaints:
+        if complaints := [*complaints, *(core.replaced() for core in replaced)]:
             raise ClusterError("; ".join(complaints))
 
     def _tell_orchestrator(self, publishers: Sequence[Publisher]) -> list[dict[str, Any]]:
         """That they close. Where that cannot be said they go on, so that they can be closed later: their streams would never end."""
-        closings = [{"stream": p.stream.name, "name": p.name} for p in publishers]
         try:
-            answers: list[dict[str, Any]] = self.rest.post("/publishers:close", closings, again=True)
+            return self._closed(publishers)
         except BaseException:
             for publisher in publishers:
                 publisher.go_on()
             raise
+
+    def _closed(self, publishers: Iterable[Publisher]) -> list[dict[str, Any]]:
+        """What the orchestrator says of each that closes: others may have their names by now."""
+        closings = [{"stream": p.stream.name, "name": p.name, "endpoint": self.plane.endpoint} for p in publishers]
+        answers: list[dict[str, Any]] = self.rest.post("/publishers:close", closings, again=True)
         return answers
 
     def _forget(self, publishers: Iterable[Publisher]) -> None:
@@ -134,19 +140,19 @@ class Following:
         """Asks no more."""
         self.closing.set()
 
-    def _say_goodbye(self, publishers: Sequence[Publisher], answers: Sequence[dict[str, Any]], keep_open: bool) -> Steps[list[str]]:
+    def _say_goodbye(self, closed: Sequence[tuple[Publisher, dict[str, Any]]], keep_open: bool) -> Steps[list[str]]:
         """To the readers; what is to be complained of."""
-        for publisher, answer in zip(publishers, answers, strict=True):
+        for publisher, answer in closed:
             publisher.drop_gone(answer["readers"])
         # A query deployed a moment ago hears of the end too.
-        asked = [(p, p.ask(answer["readers"])) for p, answer in zip(publishers, answers, strict=True)]
+        asked = [(publisher, publisher.ask(answer["readers"])) for publisher, answer in closed]
         for publisher, readers in asked:
             yield from publisher.opened(readers)
-        for publisher, answer in zip(publishers, answers, strict=True):
+        for publisher, answer in closed:
             publisher.say_goodbye(not keep_open, answer["others"])
         complaints = []
-        yield from self._until_covered(publishers)
-        for publisher in publishers:
+        yield from self._until_covered([publisher for publisher, _ in closed])
+        for publisher, _ in closed:
             complaints.append((yield from publisher.confirmed()))
         return list(filter(None, complaints))
 
@@ -160,8 +166,7 @@ class Following:
             if not waiting:
                 return
             with suppress(Unreachable):
-                answers = self.rest.post("/publishers:close", [{"stream": p.stream.name, "name": p.name} for p in waiting], again=True)
-                for publisher, answer in zip(waiting, answers, strict=True):
+                for publisher, answer in zip(waiting, self._closed(waiting), strict=True):
                     publisher.drop_gone(answer["readers"])
 
     # Learning

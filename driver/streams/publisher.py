@@ -86,7 +86,12 @@ class Publisher:
 
     def close(self, keep_open: bool = False) -> None:
         """Closes this publisher; the last one ends the stream, unless `keep_open`. Where a query that recovers reads the stream it returns
-        when a checkpoint of that covers all that was sent (docs/features/recovery.md)."""
+        when a checkpoint of that covers all that was sent (docs/features/recovery.md).
+
+        Raises:
+            ClusterError: not all that was sent was taken, as far as is known; or another process has opened a publisher of its name, which
+                stays open.
+        """
         self.closer([self], keep_open)
 
     # Sending

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from cep.elements import MoveBarrier
@@ -306,6 +307,8 @@ class PublisherCore:
     def say_goodbye(self, last: bool, others: Sequence[str]) -> Sequence[StreamCommand]:
         """To all readers. `last`: it may be the end of the stream, if all `others` that count as open have vanished."""
         self.closed, self.last_word = True, {"last": last, "others": others, "endpoint": self.endpoint}
+        if self.incarnation:
+            self.last_word["incarnation"] = self.incarnation
         for reader in self.readers.values():
             reader.closed, reader.taken = False, None
         # One that has not let us in yet hears it once it has: where its numbers go on only it knows.
@@ -316,9 +319,14 @@ class PublisherCore:
         for reader in readers if self.last_word else ():
             header = self.numbering.element(wire.CLOSE, reader, record=reader.credit.sent)
             body = wire.to_json({**self.last_word, "entry": reader.entry})
-            if reader.note(header, body):
-                commands.append(Send(reader.endpoint, header, body))
+            with suppress(Sealed):  # another one goes on in our place there, as the reader says then
+                if reader.note(header, body):
+                    commands.append(Send(reader.endpoint, header, body))
         return commands
+
+    def replaced(self) -> str:
+        """What is to be complained of where another process has our name: it goes on behind what of us is known, and closes for us."""
+        return self.unheard() or f"{self.described}: another publisher of its name goes on in its place"
 
     def unconfirmed(self, seconds: int) -> str:
         """What is to be complained of when the last word was said so long ago."""

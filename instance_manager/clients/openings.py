@@ -36,6 +36,13 @@ def missing(source: PublishedSource, name: str, document: Mapping[str, Any], is_
     )
 
 
+def is_same(entry: Entry, publisher: PublisherPartition, endpoint: str, incarnation: str) -> bool:
+    """Is it the one that has opened here, or one that was there before it under its name? One of which a ring tells is at no endpoint."""
+    if incarnation and publisher.incarnation:
+        return incarnation == publisher.incarnation
+    return entry.endpoints.get(publisher.name) in ("", endpoint)
+
+
 def gone(names: Sequence[str]) -> str:
     return ", ".join(f"publisher {name!r} does not answer" for name in names)
 

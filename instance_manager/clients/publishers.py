@@ -240,7 +240,11 @@ class Publishers:
         entry_id = client_documents.read_count(document, "entry", most=MAX_ID)
         endpoint = client_documents.endpoint(document, self.sockets.endpoint)
         if header.channel in self.here:
-            hosted, _, publisher, *_ = self.here[header.channel]
+            hosted, entry, publisher, *_ = self.here[header.channel]
+            if not openings.is_same(entry, publisher, endpoint, client_documents.text(document, "incarnation", "")):
+                said = wire.to_json({"heard": True, "covered": True, "reason": REPLACED})
+                self.sockets.send(endpoint, Header(wire.CLOSED, header.channel), said)
+                return
             if header.sequence < publisher.inherited:
                 return
             try:

@@ -112,9 +112,10 @@ async def close_publishers(closings: Annotated[list[models.ClosingOf], Body(max_
     """Closes publishers; the answer says for each, in their order, which readers it has to tell, and of what."""
 
     def due(state: ClusterState) -> list[ClosePublisher]:
-        streams = {c.stream for c in closings}
-        vanished = [(s, name) for s in streams for name in state.publishers[s] if api.has_vanished(s, name)]
-        return [ClosePublisher(*each) for each in dict.fromkeys([*((c.stream, c.name) for c in closings), *vanished])]
+        there = [publisher for stream in {c.stream for c in closings} for publisher in state.publishers[stream].values()]
+        vanished = [ClosePublisher(p.stream, p.name, p.endpoint) for p in there if api.has_vanished(p.stream, p.name)]
+        asked = [ClosePublisher(c.stream, c.name, c.endpoint) for c in closings if not _is_replaced(state, c)]
+        return list(dict.fromkeys([*asked, *vanished]))
 
     events = await api.ask(due)
     await confirmed(api.service.do(*events))
@@ -178,4 +179,9 @@ def _name(document: Any) -> str | None:
 
 
 def _closed(state: ClusterState, closing: models.ClosingOf) -> dict[str, Any]:
-    return {"others": sorted(state.publishers[closing.stream]), "readers": views.stream_readers(state, closing.stream)}
+    readers = views.stream_readers(state, closing.stream)
+    return {"others": sorted(state.publishers[closing.stream]), "readers": readers, "replaced": _is_replaced(state, closing)}
+
+
+def _is_replaced(state: ClusterState, closing: models.ClosingOf) -> bool:
+    return state.is_replaced(closing.stream, closing.name, closing.endpoint)

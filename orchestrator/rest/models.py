@@ -382,6 +382,9 @@ class ClosingOf(BaseModel):
 
     stream: str
     name: str
+    endpoint: Endpoint | None = Field(
+        None, description="Where it is, so that no other is closed that has its name by now; null: whichever has the name."
+    )
 
 
 class ClosedOf(Model):
@@ -389,6 +392,7 @@ class ClosedOf(Model):
 
     others: list[str]
     readers: list[Reader]
+    replaced: bool = Field(False, description="Another process has its name and goes on in its place: it has nothing to tell.")
 
 
 class DeployOutcome(Model):

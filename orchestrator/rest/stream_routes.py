@@ -99,12 +99,14 @@ async def open_publisher(name: str, opening: models.Opening, api: InjectedApi) -
 
 
 @router.delete("/streams/{name}/publishers/{publisher}", response_model=models.PublisherClosing)
-async def close_publisher(name: str, publisher: str, api: InjectedApi, keep_open: bool = False) -> Any:
-    """Closes a publisher; `last`: no other is open, and it has to tell its readers that the stream ends."""
-    for other in await api.ask(lambda state: list(state.publishers[name])):
-        if other == publisher or api.has_vanished(name, other):
-            await api.do(ClosePublisher(name, other))
-            api.heard.pop((name, other), None)
+async def close_publisher(name: str, publisher: str, api: InjectedApi, keep_open: bool = False, endpoint: str | None = None) -> Any:
+    """Closes a publisher; `last`: no other is open, and it has to tell its readers that the stream ends. With `endpoint`, where it is: one
+    that another process has opened since under its name stays open."""
+    for other in await api.ask(lambda state: list(state.publishers[name].values())):
+        is_meant = other.name == publisher and endpoint in (None, other.endpoint)
+        if is_meant or api.has_vanished(name, other.name):
+            await api.do(ClosePublisher(name, other.name, other.endpoint))
+            api.heard.pop((name, other.name), None)
     return {"last": await api.ask(lambda state: not state.publishers[name] and not keep_open)}
 
 

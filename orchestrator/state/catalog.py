@@ -67,7 +67,10 @@ class Catalog:
             if not names <= self.model.publishers[stream].keys():
                 self.model.quotas.check_publishers(stream, len(names))
 
-    def close_publisher(self, stream: str, name: str) -> None:
+    def close_publisher(self, stream: str, name: str, endpoint: str | None = None) -> None:
+        """With an `endpoint`: another process may have opened one of the same name by now, which stays open."""
+        if self.model.is_replaced(stream, name, endpoint):
+            return
         if self.model.forget_publisher(stream, name):
             self.desired.delete(node("publishers", stream, name))
             if stream not in self.model.publishers:

@@ -204,6 +204,11 @@ class ClusterModel:
         self.publishers.put(publisher.stream, publisher.name, publisher)
         self._at.put(publisher.endpoint, (publisher.stream, publisher.name), True)
 
+    def is_replaced(self, stream: str, name: str, endpoint: str | None) -> bool:
+        """Has another process opened the publisher of that name since the one at `endpoint` did? None: whichever has it is meant."""
+        known = self.publishers[stream].get(name)
+        return known is not None and endpoint not in (None, known.endpoint)
+
     def forget_publisher(self, stream: str, name: str) -> bool:
         """Was it open?"""
         known = self.publishers.take(stream, name)

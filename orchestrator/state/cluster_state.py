@@ -184,8 +184,8 @@ class ClusterState(ClusterModel):
                 self._catalog.undeclare(stream_name)
             case OpenPublisher(publisher):
                 self._catalog.open_publisher(publisher)
-            case ClosePublisher(stream_name, name):
-                self._catalog.close_publisher(stream_name, name)
+            case ClosePublisher(stream_name, name, endpoint):
+                self._catalog.close_publisher(stream_name, name, endpoint)
             case Subscribe(subscription, resumes):
                 return self._catalog.subscribe(subscription, resumes)
             case Unsubscribe(stream_name, id_, claim):

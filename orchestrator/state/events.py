@@ -166,6 +166,7 @@ class ClosePublisher:
 
     stream: str
     name: str
+    endpoint: str | None = None  # where it is: another process may have its name by now; None: wherever that is
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,21 @@ from benchmarks.measured.small_queries import small_query
 from cep.config import node
 from cep.service.documents import LIST_BYTES_MAX
 from cep.world.zookeeper import connect
-from driver import TIME, Conflict, LocalCluster, NotFound, Query, QueryError, QueryStopped, Running, col, count, stream
+from driver import (
+    TIME,
+    Cluster,
+    ClusterError,
+    Conflict,
+    LocalCluster,
+    NotFound,
+    Query,
+    QueryError,
+    QueryStopped,
+    Running,
+    col,
+    count,
+    stream,
+)
 from driver.cli import app
 from driver.cluster import _batched
 from tests.cluster.test_cluster import name
@@ -106,6 +120,23 @@ def test_publishers_of_many_streams_learn_of_queries_deployed_later(cluster: Loc
         got = {found.next_batch(timeout=HANG_S) is not None and i for i in range(20)}
         assert len(got) == 20
         cluster.close_publishers(publishers, keep_open=True)
+
+
+def test_one_that_another_process_has_taken_the_place_of_closes_nothing(cluster: LocalCluster, name: str) -> None:
+    """As one that was frozen, and goes on. Before, the one in its place was closed: it heard of no new reader any more."""
+    first, second = query(f"{name}-1"), stream(f"{name}-1.in", n=int, t="timestamp[us]", event_time="t", disorder="0s")
+    running(cluster.deploy_all([first]))
+    with Cluster(cluster.facts["rest"]) as other:
+        frozen, following = other.publisher(f"{name}-1.in", "p"), cluster.publisher(f"{name}-1.in", "p")
+        with pytest.raises(ClusterError, match="another publisher of its name goes on in its place"):
+            frozen.close()
+    later = Query(f"{name}-2").source(second).filter("all", col("n") >= 0).output(f"{name}-2.out").options(parallelism=1)
+    running(cluster.deploy_all([later]))
+    with cluster.subscribe_all([f"{name}-1.out", f"{name}-2.out"]) as found:
+        following.send(rows(1))
+        following.close()
+        got = {stream_name: batch.to_pylist() for stream_name, batch in found}
+    assert {each: len(batch) for each, batch in got.items()} == {f"{name}-1.out": 1, f"{name}-2.out": 1}
 
 
 def test_subscriptions_to_what_nobody_puts_out(cluster: LocalCluster, name: str) -> None:

@@ -242,6 +242,13 @@ def test_one_that_never_has_hears_it_when_it_is_waited_for_no_longer() -> None:
     assert said(made.leave()) == [(wire.CLOSE, HERE, 0)] and said(let_in(made, reader)) == []
 
 
+def test_its_last_word_says_which_publisher_of_its_name_it_is() -> None:
+    made, _ = opened()
+    made.incarnation = "a"
+    (command,) = made.say_goodbye(True, [])
+    assert isinstance(command, Send) and wire.from_json(command.body)["incarnation"] == "a"
+
+
 def test_a_word_that_crosses_the_last_one_is_no_answer_to_it() -> None:
     made, (reader,) = opened()
     made.say_goodbye(True, [])

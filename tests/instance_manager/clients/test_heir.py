@@ -424,6 +424,23 @@ class TestStopped:
         said, _ = reader.last(wire.CLOSED)
         assert "another publisher of its name" in said["reason"] and reader.source.publishers["p"].incarnation == "b"
 
+    @pytest.mark.parametrize("named", [True, False], ids=["incarnation", "endpoint"])
+    def test_its_last_word_closes_no_other(self, reader: Reader, named: bool) -> None:
+        opened(reader)
+        other, elsewhere = reader.process("b"), LocalSockets(f"ipc://{reader.folder}/elsewhere")
+        other.opening["endpoint"] = elsewhere.endpoint
+        other.open()
+        channel = publisher_channel(reader.entry, "p")
+        word = {"last": True, "others": [], "endpoint": reader.client.endpoint, "entry": reader.entry}
+        reader.publishers.close(
+            Header(wire.CLOSE, channel, reader.source.publishers["p"].inbox.sequence), word | ({"incarnation": "a"} if named else {})
+        )
+        reader.settle()
+        elsewhere.close()
+        said, _ = reader.last(wire.CLOSED)
+        assert said["covered"] and "another publisher of its name" in said["reason"]
+        assert channel in reader.publishers.here and not reader.source.ending and "p" in reader.source.publishers
+
 
 class TestRemoved:
     def test_a_log_goes_when_a_commit_covers_its_end(self, reader: Reader) -> None:

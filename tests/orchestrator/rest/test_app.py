@@ -459,6 +459,19 @@ class TestStreams:
         unknown = client.post("/streams/unknown/publishers", json={"name": "p1", "endpoint": "ipc:///p1"})
         is_problem(unknown, 404, "NotFound", "declare it")
 
+    def test_a_publisher_closes_none_that_has_its_name_by_now(self, client: httpx.Client) -> None:
+        client.put("/streams/visits", json=STREAM_EXAMPLE)
+        for endpoint in ("ipc:///frozen", "ipc:///next"):
+            client.post("/streams/visits/publishers", json={"name": "p1", "endpoint": endpoint})
+        frozen, following = ({"stream": "visits", "name": "p1", "endpoint": f"ipc:///{each}"} for each in ("frozen", "next"))
+        answer = {"others": ["p1"], "readers": [], "replaced": True}
+        assert client.post("/publishers:close", json=[frozen]).json() == [answer]
+        assert client.delete("/streams/visits/publishers/p1", params={"endpoint": "ipc:///frozen"}).json() == {"last": False}
+        closed = {"others": [], "readers": [], "replaced": False}
+        assert client.post("/publishers:close", json=[frozen, following]).json() == [closed, closed]
+        client.post("/streams/visits/publishers", json={"name": "p1", "endpoint": "ipc:///next"})
+        assert client.post("/publishers:close", json=[{"stream": "visits", "name": "p1"}]).json() == [closed]  # as older clients ask
+
     def test_a_publisher_that_stopped_asking_does_not_hold_the_stream_open(self, server: Server, client: httpx.Client) -> None:
         client.put("/streams/visits", json=STREAM_EXAMPLE)
         for name in ("lost", "quiet", "last"):

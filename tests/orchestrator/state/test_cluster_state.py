@@ -422,6 +422,17 @@ class TestStreams:
         cluster.do(ClosePublisher("visits", "p1"))
         assert node("publishers", "visits", "p1") not in cluster.nodes
 
+    def test_a_closing_names_no_publisher_of_another_process(self) -> None:
+        """Before, one that had been frozen closed the one that had opened in its place."""
+        cluster = Cluster()
+        for endpoint in ("ipc:///frozen", "ipc:///next"):
+            cluster.do(OpenPublisher(PublisherRecord("visits", "p1", endpoint)))
+        cluster.do(ClosePublisher("visits", "p1", "ipc:///frozen"))
+        assert cluster.nodes[node("publishers", "visits", "p1")]["endpoint"] == "ipc:///next"
+        assert cluster.state.opened_at("ipc:///next") == [("visits", "p1")]
+        cluster.do(ClosePublisher("visits", "p1", "ipc:///next"))
+        assert node("publishers", "visits", "p1") not in cluster.nodes
+
     def test_the_folder_of_publishers_goes_with_the_last(self) -> None:
         cluster = Cluster()
         for stream, name in (("visits", "p1"), ("visits", "p2"), ("other", "p1")):
