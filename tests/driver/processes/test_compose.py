@@ -324,10 +324,10 @@ def test_connectors_come_with_their_profile_and_go_on_when_killed(containers: Co
         _write(containers, 1)
         path = "/var/lib/cep/work/brought"
         cluster.connect({"name": "brought", "stream": "brought", "from": {"connector": "files", "path": path, "format": "json"}})
-        assert next(answers).to_pydict() == {"n": [1]}
+        assert (batch := answers.next_batch(timeout=60)) is not None and batch.to_pydict() == {"n": [1]}
         containers.kill("connectors")
         _write(containers, 2)
-        assert next(answers).to_pydict() == {"n": [2]}
+        assert (batch := answers.next_batch(timeout=60)) is not None and batch.to_pydict() == {"n": [2]}
     until(lambda: containers.healthy("connectors"), COMES_BACK_S)
     cluster.disconnect("brought")
     running.delete()
