@@ -15,9 +15,13 @@ from cep.service.documents import read_json
 from cep.transport.admission import read_stream
 from driver.gateway_keys import KeyFile, RowsKey
 from driver.rows.json_rows import taken
+from driver.rows.unpacked import VALUE_BYTES, unpacked_bytes
 from driver.streams.publisher import Publisher
 
 NDJSON, ARROW = "application/x-ndjson", "application/vnd.apache.arrow.stream"
+
+UNPACKED_BYTES_MAX = 64 << 20
+"""What the rows of a stream of Arrow become at most, whose body is 4 MiB at most: sixteen times as much."""
 
 Saying = Callable[[int, Publisher], int]
 """What a publisher is to do, but for so many rows that are there already; and how many rows it sends by it."""
@@ -49,13 +53,30 @@ def json_lines(body: bytes) -> Saying:
 
 
 def arrow_stream(body: bytes) -> Saying:
-    """Arrow's IPC, as a stream. Raises ProtocolError: it is none, or compressed: a few bytes of such are any number of rows."""
+    """Arrow's IPC, as a stream. Raises ProtocolError: it is none; or its few bytes are many rows, compressed or otherwise."""
     try:
         schema, batches = read_stream(body)
     except ProtocolError as error:
         raise ProtocolError(f"the rows cannot be read as a stream of Arrow: {error}") from None
     table = pa.Table.from_batches(batches, schema)
-    return lambda there, publisher: publisher.send(table.slice(there)) if table.num_rows > there else 0
+    if table.num_rows > len(body):
+        raise ProtocolError(f"{table.num_rows:,} rows in {len(body):,} bytes of Arrow; expected a byte for each row at least")
+    unpacked = 0
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        unpacked += sum(map(unpacked_bytes, column.chunks))
+        _check_unpacked(unpacked, f"with column {name!r}")
+
+    def say(there: int, publisher: Publisher) -> int:
+        absent = len(publisher.stream.schema.fields) - table.num_columns
+        _check_unpacked(unpacked + table.num_rows * VALUE_BYTES * absent, f"with {absent} columns of NULLs that they have not")
+        return publisher.send(table.slice(there)) if table.num_rows > there else 0
+
+    return say
+
+
+def _check_unpacked(size: int, with_: str) -> None:
+    if size > UNPACKED_BYTES_MAX:
+        raise ProtocolError(f"the rows become {size:,} bytes {with_}; expected at most {UNPACKED_BYTES_MAX:,}")
 
 
 def promise(body: bytes) -> Saying:

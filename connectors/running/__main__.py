@@ -21,6 +21,7 @@ from cep.config import TOKEN_VARIABLE, ClusterConfig
 from cep.service.logs import begin_logging
 from connectors.running.fleet import Fleet
 from driver.cluster import Cluster
+from driver.processes.run_folder import RunFolder
 
 NOTES = "connectors"
 
@@ -30,8 +31,9 @@ def main(arguments: list[str]) -> int:
     begin_logging("connectors", config.log)
     pa.set_cpu_count(1)
     cluster = Cluster(config.rest, os.environ.get(TOKEN_VARIABLE), ca=config.ca)
-    place = f"{config.host or socket.gethostname()}:{config.home}"
-    fleet = Fleet(cluster, Path(config.home) / NOTES, place, uuid.uuid4().hex)
+    place, notes = f"{config.host or socket.gethostname()}:{config.home}", Path(config.home) / NOTES
+    notes.mkdir(exist_ok=True)
+    fleet = Fleet(cluster, notes, place, uuid.uuid4().hex, RunFolder(Path(config.home)).heard(socket.gethostname()))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: fleet.close())
     gc.freeze()  # records come and go by the thousand: what is here is not looked through for each of them

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,11 @@ STUCK_TURNS = 30
 
 
 class Fleet:
-    """`place`: where the process is; another one of the same place comes only when this one is gone. `incarnation`: which one it is."""
+    """`place`: where the process is; another one of the same place comes only when this one is gone. `incarnation`: which one it is.
+    `heard`: a file that is touched when an orchestrator has answered; None: none is."""
 
-    def __init__(self, cluster: Cluster, notes: Path, place: str, incarnation: str) -> None:
-        self.cluster, self.place, self.incarnation = cluster, place, incarnation
+    def __init__(self, cluster: Cluster, notes: Path, place: str, incarnation: str, heard: Path | None = None) -> None:
+        self.cluster, self.place, self.incarnation, self.heard = cluster, place, incarnation, heard
         self.notes = {True: Notes(notes / "from"), False: Notes(notes / "to")}
         self.running: dict[str, tuple[int, Any, ConnectorRun | None, str]] = {}  # epoch, document, run or why there is none
         self.leaving: dict[ConnectorRun, int] = {}  # and for how many turns
@@ -46,6 +48,9 @@ class Fleet:
                 LOG.warning("the orchestrator cannot be asked: %s", error)
                 self.closing.wait(AWAY_S)
                 continue
+            if self.heard is not None:
+                with suppress(OSError):  # a full disk ends no connector; it only looks unheard
+                    self.heard.touch()
             self.obey({each["name"]: each for each in answer["connectors"]})
         self.obey({})
         for run in self.leaving:

@@ -172,7 +172,9 @@ OPTIONS: tuple[Option, ...] = (
 BY_NAME = {option.name: option for option in OPTIONS}
 
 #: Variables of the environment that begin as ours do, and are no options: of compose files, builds and tests.
-OTHER_VARIABLES = frozenset(("CEP_CONFIG", "CEP_IMAGE", "CEP_FILES", "CEP_PORT", "CEP_PORT_2", "CEP_PLANT", "CEP_NUMA_GUEST"))
+OTHER_VARIABLES = frozenset(
+    ("CEP_CONFIG", "CEP_IMAGE", "CEP_FILES", "CEP_PORT", "CEP_PORT_2", "CEP_CORES", "CEP_CONNECTORS_CORES", "CEP_PLANT", "CEP_NUMA_GUEST")
+)
 
 
 def options_of(role: str) -> tuple[Option, ...]:

@@ -11,6 +11,7 @@ import os
 import socket
 import ssl
 import sys
+import time
 import tomllib
 from collections.abc import Callable
 from contextlib import closing
@@ -26,6 +27,9 @@ from driver.processes.run_folder import RunFolder, run_folder
 from driver.processes.zookeeper import HOST, is_ok
 
 _PATIENCE_S = 4.0
+HEARD_S = 15.0
+"""A process for connectors asks each second, and one whose orchestrator was killed asks the other."""
+
 T = TypeVar("T", int, str, bool)
 
 
@@ -90,6 +94,12 @@ def instance_managers() -> str:
     return f"{len(children)} up"
 
 
+def run_connectors() -> str:
+    """An orchestrator has answered it just now."""
+    silent_s = time.time() - _run().heard(socket.gethostname()).stat().st_mtime
+    return _expected("heard" if silent_s < HEARD_S else f"not heard for {silent_s:.0f} s", "heard")
+
+
 def spark_master() -> str:
     """It listens."""
     socket.create_connection((socket.gethostname(), 7077), _PATIENCE_S).close()
@@ -97,7 +107,8 @@ def spark_master() -> str:
 
 
 ROLES: dict[str, Callable[[], str]] = {
-    role.__name__.replace("_", "-"): role for role in (zookeeper, orchestrator, metric_server, gateway, instance_managers, spark_master)
+    role.__name__.replace("_", "-"): role
+    for role in (zookeeper, orchestrator, metric_server, gateway, instance_managers, run_connectors, spark_master)
 }
 
 

@@ -43,6 +43,10 @@ class RunFolder:
         """What `cep keys` makes."""
         return self.path / "keys"
 
+    def heard(self, place: str) -> Path:
+        """What a process for connectors touches each time that an orchestrator has answered it. `place`: the machine, or the container."""
+        return self.path / "connectors" / f"{place}.heard"
+
     @property
     def zookeeper_secret(self) -> Path:
         """By which the processes of the cluster are known to ZooKeeper: the same on all machines, for as long as ZooKeeper's data."""

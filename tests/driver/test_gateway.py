@@ -1,6 +1,6 @@
 """The data doors of REST, over a real cluster: a client with nothing but HTTP publishes and reads.
 
-Tests `gateway.py`, `gateway_rows.py`, `gateway_keys.py`, `orchestrator/rest/gateway_proxy.py`.
+Tests `gateway.py`, `gateway_rows.py`, `gateway_keys.py`, `rows/unpacked.py`, `orchestrator/rest/gateway_proxy.py`.
 """
 
 from __future__ import annotations
@@ -18,23 +18,29 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from cep.errors import DataError
+from cep.errors import DataError, ProtocolError
 from driver import TIME, LocalCluster, Query, col, count, stream
 from driver.gateway import Gateway
 from driver.gateway_events import Slow
 from driver.gateway_keys import IN_MEMORY, KeptKeys, KeyFile, RowsKey, Sent
-from driver.gateway_rows import ARROW, NDJSON, json_list
+from driver.gateway_rows import ARROW, NDJSON, arrow_stream, json_list
+from driver.rows.unpacked import unpacked_bytes
 from tests.support.paths import ROOT
 from tests.support.waiting import until
 
 
 def compressed(table: pa.Table) -> bytes:
     """100 M rows in 86 kB were 2.5 GB in the gateway, and were published."""
+    return as_stream(table, pa.ipc.IpcWriteOptions(compression="zstd"))
+
+
+def as_stream(table: pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> bytes:
     written = BytesIO()
-    with pa.ipc.new_stream(written, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+    with pa.ipc.new_stream(written, table.schema, options=options) as writer:
         writer.write_table(table)
     return written.getvalue()
 
@@ -144,10 +150,8 @@ def test_rows_under_a_key_are_published_once(cluster: LocalCluster, client: http
         return client.post("/streams/once/records", content=content, headers=headers, params=parameters)
 
     lines = b'{"x": 1, "s": "a"}\n\n{"x": 2, "s": "\xc3\xa9"}\n'
-    table, written = pa.table({"x": [3, 4, 5], "s": ["a", "b", "c"]}), BytesIO()
-    with pa.ipc.new_stream(written, table.schema) as writer:
-        writer.write_table(table)
-    arrow = written.getvalue()
+    table = pa.table({"x": [3, 4, 5], "s": ["a", "b", "c"]})
+    arrow = as_stream(table)
     with running.subscribe("once_out") as reader:
         for _ in range(3):
             assert (answer := post("a", lines, NDJSON)).status_code == 202 and answer.json() == {"rows": 2}, answer.text
@@ -160,11 +164,60 @@ def test_rows_under_a_key_are_published_once(cluster: LocalCluster, client: http
         assert post(None, b'{"x": 1}\n[1]', NDJSON).json()["detail"].startswith("line 2: expected an object")
         assert post(None, arrow[:-20], ARROW).status_code == 400
         assert "not compressed" in post(None, compressed(table), ARROW).json()["detail"]
+        many = post(None, as_stream(pa.table({"x": pa.nulls(10**9), "s": pa.nulls(10**9)})), ARROW)
+        assert many.status_code == 400 and "1,000,000,000 rows in" in many.json()["detail"], many.text
         assert post("d", b"[]", end="true").json() == {"rows": 0}
         assert sorted(row["x"] for batch in reader for row in batch.to_pylist()) == [1, 2, 3, 4, 5, 6]
     refused = client.post("/streams", content=lines, headers={"content-type": NDJSON})
     assert refused.status_code in (404, 405, 415)
     assert client.put("/streams/once", content=lines, headers={"content-type": NDJSON}).status_code == 415
+
+
+LONG, ZEROS = "x" * 1_000_000, pa.array(np.zeros(100_000, np.int8))
+VIEWS = pa.array([LONG, *["y"] * 99], pa.string_view()).buffers()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.DictionaryArray.from_arrays(ZEROS, [LONG]),
+        pa.DictionaryArray.from_arrays(ZEROS, pa.array([LONG], pa.string_view())),
+        pa.ListArray.from_arrays([0, 10**9], pa.nulls(10**9)),
+        pa.FixedSizeListArray.from_arrays(pa.nulls(10**9), 10**9),
+        pa.ListArray.from_arrays([0, 100_000], pa.DictionaryArray.from_arrays(ZEROS, [LONG])),
+        pa.Array.from_buffers(pa.string_view(), 100, [None, pa.py_buffer(bytes(VIEWS[1])[:16] * 100), *VIEWS[2:]]),
+    ],
+    ids=["dictionary", "dictionary-of-views", "list-of-nulls", "list-of-one-size", "list-of-a-dictionary", "views-of-one-text"],
+)
+def test_a_stream_of_arrow_that_grows_is_refused_before_it_does(column: pa.Array) -> None:
+    """Each is less than 2 MB as it comes, and 100 MB to 100 GB as rows."""
+    body = as_stream(pa.table({"c": column}))
+    assert len(body) < 2_000_000
+    with pytest.raises(ProtocolError, match=r"the rows become [\d,]{11,} bytes with column 'c'; expected at most 67,108,864"):
+        arrow_stream(body)
+
+
+def test_columns_that_a_stream_of_arrow_has_not_count_too(cluster: LocalCluster) -> None:
+    cluster.declare(stream("wide", {f"c{i}": "int64?" for i in range(10)}))
+    body = as_stream(pa.table({"c0": np.zeros(1_000_000, np.int8)}))
+    with cluster.publisher("wide") as out, pytest.raises(ProtocolError, match="80,000,000 bytes with 9 columns of NULLs"):
+        arrow_stream(body)(0, out)
+
+
+def test_what_is_packed_as_usual_is_counted_as_it_is() -> None:
+    texts = ["a", None, "bc"]
+    for column, size in [
+        (pa.array(texts), 24 + 3),
+        (pa.array(texts, pa.large_string()), 24 + 3),
+        (pa.array([b"123", *texts], pa.binary_view()).slice(1), 24 + 3),
+        (pa.array([*texts, *texts]).dictionary_encode(), 48 + 6),
+        (pa.array([1, 2, None], pa.int8()), 24),
+        (pa.array([True, None]), 2),
+        (pa.array([["a"], None, [None, "bc"]]), 24 + 24 + 3),
+        (pa.array([["a"], ["bc"]], pa.list_(pa.string(), 1)), 16 + 16 + 3),
+        (pa.array([], pa.string_view()), 0),
+    ]:
+        assert unpacked_bytes(column) == size, column.type
 
 
 @pytest.mark.anyio

@@ -129,6 +129,7 @@ FEW: dict[str, dict[str, str]] = {
         "driver/hosts.py": "how long ago a host has joined",
         "console/watch.py": "asks each second, and not when no page looks",
         "driver/processes/joining.py": "time limits",
+        "driver/processes/role_health.py": "how long ago a file was touched",
         "driver/processes/events.py": "waits until a time",
         "driver/gateway.py": "gives up what is not asked for",
         "driver/gateway_keys.py": "forgets keys",

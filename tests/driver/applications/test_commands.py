@@ -24,6 +24,7 @@ from tests.support.paths import ROOT
 from tests.support.waiting import until
 
 PAGE = (ROOT / "docs/applications.md").read_text()
+CONTAINERS = (ROOT / "docs/containers.md").read_text()
 FILES = {name: text for name, text in re.findall(r"`(\w+\.yaml)`[^`]*?:\n\n```yaml\n(.*?)```", PAGE, re.DOTALL)}
 
 
@@ -52,6 +53,14 @@ def test_the_page(cluster: LocalCluster, shop: Path) -> None:
         assert found.output.splitlines() == lines, first
         assert found.exit_code == (first.startswith("cep diff")), first
     assert not cluster.queries() and not cluster.rest.get("/streams") and not cluster.applications()
+
+
+def test_the_page_of_containers(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Its application would be made as it says; no broker is asked for that."""
+    (text,) = re.findall(r"`orders.yaml`, on the host:\n\n```yaml\n(.*?)```", CONTAINERS, re.DOTALL)
+    (shown,) = re.findall(r"```\n\$ cep diff orders.yaml\n(.*?)\$", CONTAINERS, re.DOTALL)
+    (file := tmp_path / "orders.yaml").write_text(text)
+    assert CliRunner().invoke(app, ["diff", "--url", cluster.rest.url, str(file)]).output == shown
 
 
 def test_changed_while_it_runs(cluster: LocalCluster, shop: Path) -> None:

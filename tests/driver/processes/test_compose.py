@@ -22,6 +22,7 @@ import httpx
 import pytest
 
 from cep.errors import CepError, QueryFailed, Unauthorized
+from driver import Query, col, stream
 from driver.cluster import Cluster, Running
 from driver.processes.run_folder import RunFolder
 from driver.streams.publisher import Publisher
@@ -310,6 +311,34 @@ def _state(cluster: Cluster, name: str, state: str) -> dict[str, Any] | None:
 def test_hibench(containers: Containers, cluster: Cluster, words: tuple[str, ...]) -> None:
     ran = containers.compose("run", "--rm", "-T", "hibench", "run", "fixed-window", "--events", "50000", *words)
     assert "equal to expected" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_connectors_come_with_their_profile_and_go_on_when_killed(containers: Containers, cluster: Cluster) -> None:
+    """A file is read before, and one after; each row once. The libraries of the other connectors are there."""
+    containers.compose("up", "--detach", "connectors")
+    until(lambda: containers.healthy("connectors"), COMES_BACK_S)
+    containers.compose("run", "--rm", "--entrypoint", "python", "connectors", "-c", "import confluent_kafka, fastavro, psycopg, fsspec")
+    source = stream("brought", n=int)
+    running = cluster.deploy(Query("brings").source(source).map("m", n=col("n")).output("brings.out").options(recover="on-commit"))
+    with running.subscribe("brings.out") as answers:
+        _write(containers, 1)
+        path = "/var/lib/cep/work/brought"
+        cluster.connect({"name": "brought", "stream": "brought", "from": {"connector": "files", "path": path, "format": "json"}})
+        assert (batch := answers.next_batch(timeout=60)) is not None and batch.to_pydict() == {"n": [1]}
+        containers.kill("connectors")
+        _write(containers, 2)
+        assert (batch := answers.next_batch(timeout=60)) is not None and batch.to_pydict() == {"n": [2]}
+    until(lambda: containers.healthy("connectors"), COMES_BACK_S)
+    cluster.disconnect("brought")
+    running.delete()
+
+
+def _write(containers: Containers, n: int) -> None:
+    script = (
+        "from pathlib import Path; folder = Path('/var/lib/cep/work/brought'); folder.mkdir(exist_ok=True)\n"
+        f"(folder / '.new').write_text('{{\"n\": {n}}}\\n'); (folder / '.new').rename(folder / '{n}.jsonl')"
+    )
+    containers.compose("run", "--rm", "--entrypoint", "python", "hibench", "-c", script)
 
 
 def test_a_stop_is_orderly(containers: Containers, cluster: Cluster) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -156,6 +157,24 @@ def test_what_is_only_read_is_mounted_read_only() -> None:
 def test_every_long_lived_role_has_a_health_check() -> None:
     without = {name for name, service in services().items() if "healthcheck" not in service}
     assert without == {"init", "hibench", "spark-worker-1", "spark-worker-2"}
+
+
+def test_connectors_have_cores_of_their_own_and_come_with_the_broker() -> None:
+    connectors, engine = services()["connectors"], services()["instance-managers"]
+    assert set(services()["kafka"]["profiles"]) < set(connectors["profiles"])
+    assert (connectors["cpuset"], engine["cpuset"]) == ("${CEP_CONNECTORS_CORES:-}", "${CEP_CORES:-}")
+    assert set(gateway := services()["gateway"]["volumes"]) < set(connectors["volumes"]), gateway  # the run folder, shared memory
+    assert {"CEP_CORES", "CEP_CONNECTORS_CORES"} <= OTHER_VARIABLES
+
+
+def test_the_image_has_what_the_connectors_need(tmp_path: Path) -> None:
+    """Of every extra by which a connector, a format or a store says what it lacks."""
+    beside = [shutil.copy(ROOT / file, tmp_path) for file in ("docker/packages.py", "pyproject.toml")]  # as the image's build has them
+    printed = subprocess.check_output([sys.executable, beside[0], "engine"], text=True)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = set(re.findall(r"EXTRA = \"(\w+)\"", "".join(path.read_text() for path in (ROOT / "connectors").rglob("*.py"))))
+    assert {"kafka", "postgres"} <= named <= set(extras)
+    assert {each for extra in named for each in extras[extra]} <= set(printed.splitlines())
 
 
 @pytest.mark.parametrize("topology", [None, TWO_NODES], ids=["compose.yaml", "cep compose"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +14,8 @@ import pytest
 
 from cep.config import RUN_VARIABLE
 from cep.service.reports import write_report
-from driver.processes.role_health import main
+from driver.processes.role_health import HEARD_S, main
+from driver.processes.run_folder import RunFolder
 
 
 @pytest.fixture
@@ -43,3 +46,13 @@ def test_instance_managers_are_well_if_all_are(run: Path, capsys: pytest.Capture
     assert main(["instance-managers"]) == 1 and "im-1 is waiting" in capsys.readouterr().out
     report(run, "instance-managers", im_0="up", im_2="up")
     assert main(["instance-managers"]) == 1  # it does not listen
+
+
+def test_connectors_are_well_if_an_orchestrator_has_answered_them_just_now(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run-connectors"]) == 1
+    heard = RunFolder(run).heard(socket.gethostname())
+    heard.parent.mkdir()
+    heard.touch()
+    assert main(["run-connectors"]) == 0 and capsys.readouterr().out.endswith("heard\n")
+    os.utime(heard, (0, time.time() - HEARD_S - 1))
+    assert main(["run-connectors"]) == 1 and "not heard for 16 s" in capsys.readouterr().out
