@@ -41,7 +41,7 @@ def test_a_comparison(cluster, cache, tmp_path, capsys, workload, more):
     (run,) = report["runs"]
     assert report["answers_equal"] and report["workload"] == workload and run["engine"] == "cep"
     assert {step["name"] for step in report["steps"]} == (
-        {"run cep at 1,500/s, numa on"} if paced else {"prepare", "expected answers", "run cep, numa on"}
+        {"run cep at 1,500/s, numa on"} if paced else {"prepare", "read once", "expected answers", "run cep, numa on"}
     )
     (record,) = map(RunRecord.read, run_folders(cache / "runs"))
     assert record.result.equal and record.result.events == DATASET.events and record.rate == (1_500 if paced else None)

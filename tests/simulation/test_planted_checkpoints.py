@@ -81,6 +81,7 @@ class TestPlanted:
         monkeypatch.setattr(KeptChannel, "resume", lambda self, *given: resume(self, 0, 0))
         assert first_wrong(321)
 
+    @pytest.mark.long
     def test_an_outlet_that_does_not_wait_for_its_client(self, monkeypatch: pytest.MonkeyPatch) -> None:
         restore = KeptChannel.restore
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 OPERATORS_MAX = 3
 #: (queries, ways to run each), in CI and, besides these, in the long mode.
-PUBLISHED, READ = ((4, 2), (60, 3)), ((2, 2), (20, 3))
+PUBLISHED, READ = ((3, 2), (60, 3)), ((2, 2), (20, 3))
 
 
 def published_cases() -> pytest.MarkDecorator:

@@ -359,7 +359,7 @@ OUTSIDE_BUGS = (
     ),
     Bug(
         "REST never learns of a new column",
-        "driver/gateway.py",
+        "driver/gateway_rows.py",
         "        if not renew(publisher):\n            raise\n",
         "        raise\n",
         ("cluster/test_streams_that_grow.py",),

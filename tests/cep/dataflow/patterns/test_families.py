@@ -146,7 +146,7 @@ def test_groups_that_leave_and_come_back_go_on(pattern: Pattern, given_rows: lis
 # --- by example -------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_by_ways_has_a_reason() -> None:
+def test_what_is_by_ways_has_a_reason(as_python: None) -> None:
     for pattern, why in (
         (every(A.then_any(B), unmatched=True), "rows in no match are asked for"),
         (every(A.then_any(event("B", col("v") > row("A")["v"]))), "the condition of B reads rows of the match"),
