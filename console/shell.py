@@ -95,11 +95,9 @@ class Shell:
 
     def needing(self, made: ui.button, role: Role = DEPLOY) -> ui.button:
         """A button that only a token with this role may press; with another it says so."""
-        may = [True]
 
         def look() -> None:
-            if (now := self.watch.sight().may(role)) != may[0]:
-                may[0] = now
+            if (now := self.watch.sight().may(role)) != made.enabled:
                 made.set_enabled(now)
                 made.props["title"] = "" if now else f"this needs the role {role}, which the console's token does not have"
 

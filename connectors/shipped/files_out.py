@@ -183,7 +183,8 @@ def _folder_name(column: str, value: Any) -> str:
 
 
 def _cut(name: str, most: int) -> str:
-    """`name`, of `most` bytes: where it is longer, so much of it and a hash, which tells it apart from all others."""
+    """`name`, of `most` bytes: where it is longer, so much of it and a hash, which tells it apart from all others. As
+    `cep.model.limits.name_in_files`, which a connector may not import."""
     whole = name.encode()
     return name if len(whole) <= most else f"{whole[:most].decode(errors='ignore')}~{hashlib.sha256(whole).hexdigest()[:16]}"
 
