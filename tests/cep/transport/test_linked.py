@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -25,6 +27,7 @@ from cep.transport.keyring import MEMBER, Keyring, Speaker
 from cep.transport.linked import LinkSockets
 from cep.transport.sockets import is_endpoint, is_gone
 from cep.transport.wire import Header
+from tests.support.paths import ROOT
 from tests.support.recorder import Recorder
 from tests.support.waiting import HANG_S, until
 
@@ -414,6 +417,12 @@ def test_an_address_that_is_taken_is_an_error_that_names_it(opened: Open, tmp_pa
     with pytest.raises(OSError, match=f"the address {address} for links cannot be had"):
         LinkSockets(f"link://h2@{address}{tmp_path}/h2")
     assert not (tmp_path / "h2").exists()
+
+
+def test_a_connection_that_is_closed_while_it_is_not_read_ends_no_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.support.flooded_link", str(tmp_path)]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S)
+    assert (found.returncode, found.stdout) == (0, "went on\n"), found.stderr
 
 
 def test_nonsense_at_the_port_harms_no_other() -> None:
