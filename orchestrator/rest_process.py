@@ -30,7 +30,7 @@ from orchestrator.rest.api import Api
 from orchestrator.rest.app import make_rest_app
 from orchestrator.rest.gateway_proxy import GatewayProxy
 from orchestrator.rest.guard import check_exposure
-from orchestrator.rest.key_watch import watch_keys
+from orchestrator.rest.key_routes import watch_keys
 from orchestrator.service_thread import ServiceThread
 
 _LOG = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """Who may speak to an instance manager follows what is handed in over REST, while it runs: the real ZooKeeper, real links on loopback.
 
-Tests `key_nodes.py`, `driver/streams/own_keys.py`, `orchestrator/rest/key_routes.py`, `key_watch.py`.
+Tests `key_nodes.py`, `driver/streams/own_keys.py`, `orchestrator/rest/key_routes.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cep.world.zookeeper import ZooKeeperSession
 from driver.cluster import Cluster as Client
 from driver.streams.data_plane import DataPlane
 from driver.streams.own_keys import OwnKeys
-from orchestrator.rest.key_watch import follow_tokens
+from orchestrator.rest.key_routes import follow_tokens
 from orchestrator.state.events import RevokeKey
 from tests.cep.service.test_tls import keys as made_keys
 from tests.orchestrator.rest.test_app import Server
