@@ -5,7 +5,6 @@ A program is a task of its own. What a thread would wait for in the driver, a pr
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -20,6 +19,7 @@ from cep.world.rings import Owner, Ring, Rings, place_of
 from driver.rest import NotLeading, Rest, Unreachable, error_of
 from driver.streams.background import Aside
 from driver.streams.data_plane import TICK_NS, DataPlane
+from driver.streams.messages import Messages
 from driver.streams.own_rings import OwnRings
 from driver.streams.producers import SubscriptionOptions
 from driver.streams.publisher import Steps
@@ -148,7 +148,7 @@ class SimulatedPlane(DataPlane):
         rings = SimulatedOwnRings(folder, sockets.endpoint)
         super().__init__(sockets, clock, lambda: f"{schedule.choose.getrandbits(48):012x}", network.is_gone, rings=rings)
 
-    def next_of(self, messages: queue.SimpleQueue[Any], timeout: float) -> Any:
+    def next_of(self, messages: Messages[Any], timeout: float) -> Any:
         self.current.wait(lambda: not messages.empty(), round(timeout * 1e9))
         return messages.get_nowait()
 

@@ -322,9 +322,9 @@ class TransactionalWriter(KafkaWriter):
             raise ConnectorError(f"topic {self.options.topic!r}: {error.str()}") from None
 
 
-def aside(call: Callable[[], Any]) -> queue.SimpleQueue[Exception | None]:
+def aside(call: Callable[[], Any]) -> queue.Queue[Exception | None]:
     """Calls it in a thread; what it raises, or None, comes when it has returned."""
-    answer: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+    answer: queue.Queue[Exception | None] = queue.Queue()
 
     def run() -> None:
         try:

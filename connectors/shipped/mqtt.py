@@ -76,7 +76,7 @@ class MqttSession:
             self.client.tls_set()
         if options.username is not None:
             self.client.username_pw_set(options.username, options.password)
-        self.let_in: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.let_in: queue.Queue[Any] = queue.Queue()
         self.lost = threading.Event()
         self.client.on_connect = lambda client, data, flags, reason, more: self.let_in.put(reason)
         self.client.on_disconnect = lambda client, data, flags, reason, more: self.lost.set()
@@ -126,7 +126,7 @@ class MqttReader(RecordReader):
     def __init__(self, options: MqttIn) -> None:
         self.options = options
         self.session = MqttSession(options, options.client_id, lasting=True)
-        self.messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.messages: queue.Queue[Any] = queue.Queue()
         self.given: list[Any] = []  # and not acknowledged
         self.taken = 0
         self.session.client.on_message = lambda client, data, message: self.messages.put(message)

@@ -28,7 +28,7 @@ class SparkSubscription(ReadableBatches):
         added = [pa.field(time, pa.timestamp("us", tz="UTC"), nullable=False)] if event_time else []
         self.stream, self.schema = stream, pa.schema([*schema, *added])
         self._rows = 0
-        self._batches: queue.SimpleQueue[pa.RecordBatch | BaseException | None] = queue.SimpleQueue()
+        self._batches: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue()
 
     @property
     def rows(self) -> int:
@@ -68,7 +68,7 @@ class SparkSubscription(ReadableBatches):
 
     def close(self) -> None:
         """Gives it up; what was not read is dropped."""
-        self._batches = queue.SimpleQueue()
+        self._batches = queue.Queue()
         self.end(None)
 
 

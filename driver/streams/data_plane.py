@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import queue
 import threading
 import traceback
 import uuid
@@ -31,6 +30,7 @@ from cep.transport.wire import Header
 from cep.world.clock import Clock, SystemClock
 from driver.processes.process import Home
 from driver.streams.commands import Coalesce, Leave, Listen, Send, StreamCommand
+from driver.streams.messages import Messages, next_within
 from driver.streams.own_place import ALONE, OwnPlace
 from driver.streams.own_rings import OwnRings
 
@@ -78,7 +78,7 @@ class DataPlane:
         self.reading = threading.Lock()  # held by the thread that reads
         self.led = False  # that is a user's, or will be in a moment
         self.turns = 0  # of users' threads at reading
-        self.waiting: list[queue.SimpleQueue[Any]] = []  # of users' threads that do not read, what they wait for
+        self.waiting: list[Messages[Any]] = []  # of users' threads that do not read, what they wait for
         self.called = threading.Event()  # the plane's own thread is wanted
         self.thread = threading.Thread(target=self._run, name="cep-data", daemon=True)
         self._tick_due = self._beat_due = 0
@@ -172,7 +172,7 @@ class DataPlane:
 
     # Reading
 
-    def next_of(self, messages: queue.SimpleQueue[Any], timeout: float) -> Any:
+    def next_of(self, messages: Messages[Any], timeout: float) -> Any:
         """The next of `messages`, which handlers fill; the calling thread reads meanwhile if no other user's does. Raises queue.Empty
         after `timeout` seconds without one."""
         deadline = None
@@ -197,7 +197,7 @@ class DataPlane:
         if not self.led and not self.reading.locked():
             self.called.set()
 
-    def _read(self, messages: queue.SimpleQueue[Any], deadline: int) -> bool:
+    def _read(self, messages: Messages[Any], deadline: int) -> bool:
         """Until there is one of `messages`, in this thread; False: another user's does it. The plane's own makes room.
 
         KeyboardInterrupt may come at every call: so what is taken is noted by the statement that takes it, and given back before any call.
@@ -220,14 +220,14 @@ class DataPlane:
                 self.led = False
                 self._call_successor()
 
-    def _wait(self, messages: queue.SimpleQueue[Any], left: float) -> Any:
+    def _wait(self, messages: Messages[Any], left: float) -> Any:
         """The next of `messages`; None: it may be this thread's turn to read. Raises queue.Empty."""
         if left <= 0:
             return messages.get_nowait()
         try:
             with self.lock:
                 self.waiting.append(messages)
-            return messages.get(timeout=left)
+            return next_within(messages, left)
         finally:
             with self.lock:
                 self.waiting = [each for each in self.waiting if each is not messages]

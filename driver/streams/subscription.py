@@ -24,6 +24,7 @@ from driver.streams.commands import StreamCommand
 from driver.streams.data_plane import DataPlane
 from driver.streams.frames import ReadableBatches
 from driver.streams.inquiry import IDLE_NS, PRODUCES, Answer, Inquiry, ReadSilence
+from driver.streams.messages import Messages
 from driver.streams.producers import Message, SubscriptionOptions
 from driver.streams.resuming.tokens import ResumeToken
 from driver.streams.subscription_core import ANSWER_NS, ENOUGH_ROWS, WORD, SubscriptionCore
@@ -53,8 +54,8 @@ class Subscription(ReadableBatches):
         id_ = f"s-{plane.unique()}" if resume is None else resume.id
         self.core = SubscriptionCore(stream, id_, plane.endpoint, options, resume)
         self.lock = threading.Lock()  # of the core: the thread that reads the plane hears where instances are
-        self.messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self.answers: queue.SimpleQueue[tuple[int, dict[str, Any], int]] = queue.SimpleQueue()
+        self.messages: Messages[Message] = Messages()
+        self.answers: Messages[tuple[int, dict[str, Any], int]] = Messages()
         self._into, self._answered_to = into, answers
         self.inquiry, self.silence = Inquiry(rest, plane, self.core, self._say), ReadSilence(plane.clock)
         plane.subscribers[self.core.id] = self._answered

@@ -15,6 +15,7 @@ from cep.transport.wire import Header
 from driver.rest import Rest, Unreachable
 from driver.streams.data_plane import DataPlane
 from driver.streams.inquiry import IDLE_NS, ReadSilence
+from driver.streams.messages import Messages
 from driver.streams.producers import SubscriptionOptions
 from driver.streams.subscription import Subscription, unanswered
 from driver.streams.subscription_core import ANSWER_NS
@@ -29,8 +30,8 @@ class Subscriptions:
         if options.resumable:
             raise QueryError("resumable: many subscriptions together have no tokens; subscribe to each stream by itself", "/resumable")
         self.rest, self.plane = rest, plane
-        self.messages: queue.SimpleQueue[tuple[Subscription, Header, Any]] = queue.SimpleQueue()
-        self.answers: queue.SimpleQueue[tuple[Subscription, int, dict[str, Any], int]] = queue.SimpleQueue()
+        self.messages: Messages[tuple[Subscription, Header, Any]] = Messages()
+        self.answers: Messages[tuple[Subscription, int, dict[str, Any], int]] = Messages()
         into, answers = lambda *each: self.messages.put(each), lambda *each: self.answers.put(each)
         self.members = {stream: Subscription(rest, plane, stream, options, into, answers) for stream in streams}
         self.held: deque[tuple[Subscription, Header, Any]] = deque()

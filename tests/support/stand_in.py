@@ -34,7 +34,7 @@ class StandIn:
         self.facts = {"id": im, "host": "here", "pid": pid or os.getpid(), "node": 0, "core": 0, "endpoint": endpoint or f"ipc:///{im}"}
         self.assignments: dict[str, dict[str, Any]] = {}
         self.mute = False
-        self._words: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._words: queue.Queue[Any] = queue.Queue()
         self._client = connect(zookeeper, session_timeout_s, secret)
         self._said: dict[str, dict[str, Any]] = {}
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -128,7 +128,7 @@ class Client:
     def __init__(self, server: Server) -> None:
         self._server = server
         self.states: list[Connection] = []
-        self.changes: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.changes: queue.Queue[str] = queue.Queue()
         self.watch = self.changes.put
         self.session = server.session(self.states.append)
         self.is_at(Connection.CONNECTED)

@@ -17,9 +17,10 @@ from cep.transport import wire
 from cep.transport.local import LocalSockets
 from cep.transport.wire import Header
 from driver.streams.data_plane import BEAT_NS, DataPlane
+from driver.streams.messages import Messages
 from tests.support.waiting import HANG_S, until
 
-Queue = queue.SimpleQueue[tuple[Header, bytes]]
+Queue = Messages[tuple[Header, bytes]]
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def peer(plane: DataPlane) -> Iterator[LocalSockets]:
 
 
 def listening(plane: DataPlane, peer: LocalSockets, channel: int) -> Queue:
-    messages: Queue = queue.SimpleQueue()
+    messages: Queue = Messages()
     plane.listen(peer.endpoint, channel, lambda header, body: messages.put((header, body)))
     return messages
 
@@ -46,7 +47,7 @@ def test_readers_find_what_is_theirs_whichever_thread_reads(plane: DataPlane, pe
     """Each answers what it gets; only then does the next message for it come."""
     channels, count = range(4), 300
     queues = [listening(plane, peer, channel) for channel in channels]
-    answered = queue.SimpleQueue[int]()
+    answered = Messages[int]()
 
     def read(channel: int) -> list[int]:
         found = []
