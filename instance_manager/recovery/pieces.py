@@ -32,7 +32,7 @@ from cep.transport.sockets import Sockets
 from cep.transport.wire import TIME, Format, Header
 from instance_manager.clients.subscriptions import Terms
 from instance_manager.hosting import InstanceHost, open_subscription
-from instance_manager.recovery.increments import blocks_state
+from instance_manager.recovery.increments import PieceKey, blocks_state, needs_of
 from instance_manager.recovery.kept import KeptChannel, Restored
 from instance_manager.recovery.scaled import Shared, parts_in
 
@@ -156,12 +156,16 @@ def restore(
     wanted: Collection[str],
     number: int,
     shared: Shared | None = None,
+    own: PieceKey | None = None,
 ) -> None:
     """Makes of a new instance what the piece of checkpoint `number` says. `wanted`: the subscriptions that there are; others have been
-    given up since. `shared`: what it takes its part of, if its subquery has another parallelism now."""
+    given up since. `shared`: what it takes its part of, if its subquery has another parallelism now. `own`: that piece, if what it is to
+    write next may need it."""
     instance = hosted.instance
     assert hosted.recovery is not None
     hosted.recovery.restored = number
+    if own is not None:
+        hosted.recovery.pieces = needs_of(states) | {number: own}
     for node in instance.nodes:
         if isinstance(node.operator, AggregateOperator):
             node.operator.spec.warm(restored=True)
