@@ -133,8 +133,8 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Rows of part `part` of the state of `operator`, keyed by its input `port`, on their way to the buckets' new owner. `found`: where they
-    were in a table, if checkpoints told."""
+    """Rows of part `part` of the state of `operator`, keyed by its input `port`, on their way to the buckets' new owner. `found`: where
+    they were in a table, if checkpoints told."""
 
     operator: str
     part: str

@@ -12,10 +12,10 @@ import pyarrow as pa
 from cep.dataflow.sources.event_time import ComputedTime
 from cep.dataflow.sources.lateness import Range, greatest_of
 from cep.dataflow.sources.replicas import shares
+from cep.kernels.arrays import int64_array
 from cep.kernels.columns import columns_from_arrow, nulls
 from cep.model.streams import Stream
 from cep.plan.route import Route
-from cep.transport import wire
 from cep.transport.wire import LAYOUTS_KEPT, Format
 from driver.streams.arrow import event_times, record_batches
 from driver.streams.small_batches import ROWS_MAX, Written, small_batches
@@ -48,7 +48,7 @@ class PublishedRows:
             for piece in _cut(batch):
                 times, greatest = self._times(piece, latest)
                 hidden = [times] * self.format.hides_time
-                arrays = [*piece.columns, *map(wire.int64_array, hidden)]
+                arrays = [*piece.columns, *map(int64_array, hidden)]
                 whole = pa.RecordBatch.from_arrays(arrays, schema=self.format.arrow)
                 yield Written(piece.num_rows, greatest, self._few(piece, hidden), whole)
 

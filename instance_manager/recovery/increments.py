@@ -17,6 +17,7 @@ import pyarrow as pa
 from cep.dataflow.movement.instance_move import move_document, value_of
 from cep.elements import State
 from cep.errors import ClusterError
+from cep.kernels.arrays import int64_array, mask_array
 from cep.kernels.tables.changes import FoundBlocks, TakenBlocks
 
 _BLOCKS, _NEEDS = "blocks", "needs"
@@ -41,7 +42,7 @@ def needs_of(piece: Iterable[State]) -> dict[int, PieceKey]:
 def blocks_state(blocks: TakenBlocks) -> State:
     """To stand before the rows."""
     words = np.concatenate([[blocks.table, blocks.rows, blocks.size, blocks.oldest], blocks.numbers])
-    return State("", _BLOCKS, 0, pa.record_batch({"words": words}))
+    return State("", _BLOCKS, 0, pa.RecordBatch.from_arrays([int64_array(words)], ["words"]))
 
 
 def _blocks_in(state: State) -> TakenBlocks:
@@ -64,7 +65,7 @@ class _Table:
         self.there[blocks.numbers] = True
         rows = state.rows
         if not fresh.all():
-            rows = rows.filter(pa.array(np.repeat(fresh, self.size)[: rows.num_rows]))
+            rows = rows.filter(mask_array(np.repeat(fresh, self.size)[: rows.num_rows]))
         self.found += rows.num_rows
         if rows.num_rows:
             if rows.column(0)[0] != self.progress:
@@ -82,13 +83,13 @@ class _Constants:
     def of(self, value: pa.Scalar, rows: int) -> pa.Array:
         number = value.as_py()
         if number not in self._made or len(self._made[number]) < rows:
-            self._made[number] = pa.array(np.full(max(rows, CONSTANTS), number, np.int64))
+            self._made[number] = int64_array(np.full(max(rows, CONSTANTS), number))
         return self._made[number].slice(0, rows)
 
 
 def completed(piece: Sequence[State], number: int, read: Callable[[PieceKey], Iterable[State]]) -> list[State]:
-    """The piece of checkpoint `number` with what is in those that it needs, which `read` reads. Raises ClusterError: something is in none of
-    them."""
+    """The piece of checkpoint `number` with what is in those that it needs, which `read` reads. Raises ClusterError: something is in none
+    of them."""
     parts, constants = list(_parts(piece)), _Constants()
     in_part = {id(state) for _, state in parts}
     apart = [state for state in piece if id(state) not in in_part and (state.operator or state.part != _BLOCKS)]
@@ -117,4 +118,4 @@ def _parts(piece: Iterable[State]) -> Iterator[tuple[TakenBlocks, State]]:
         before = state
 
 
-__all__ = ["PieceKey", "blocks_state", "completed", "needs_document", "needs_of"]
+__all__ = ["blocks_state", "completed", "needs_document", "needs_of"]

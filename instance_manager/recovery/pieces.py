@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from cep.dataflow.build import STATE_FORMAT
@@ -27,6 +28,7 @@ from cep.dataflow.outputs.sink import CommittedSink
 from cep.dataflow.sources.published import PublishedSource
 from cep.elements import State
 from cep.errors import ClusterError
+from cep.kernels.arrays import bytes_array, int64_array
 from cep.transport import wire
 from cep.transport.sockets import Sockets
 from cep.transport.wire import TIME, Format, Header
@@ -115,9 +117,10 @@ def _described(subscription: KeptChannel) -> dict[str, Any]:
 
 def _messages(subscription: KeptChannel) -> pa.RecordBatch:
     there = list(subscription.kept())
-    headers = pa.array([header.pack() for header, _, _ in there], pa.binary())
-    bodies = pa.array([None if body is None else bytes(body) for _, body, _ in there], pa.large_binary())
-    return pa.record_batch({"header": headers, "body": bodies, "rows": pa.array([rows for _, _, rows in there], pa.int64())})
+    headers = bytes_array([header.pack() for header, _, _ in there], pa.large_binary())
+    bodies = bytes_array([None if body is None else bytes(body) for _, body, _ in there], pa.large_binary())
+    rows = int64_array(np.array([rows for _, _, rows in there], np.int64))
+    return pa.RecordBatch.from_arrays([headers, bodies, rows], ["header", "body", "rows"])
 
 
 def sinks_of(hosted: InstanceHost) -> list[CommittedSink]:

@@ -27,6 +27,7 @@ from cep.compile.aggregate.states import Count
 from cep.compile.windows.accumulator import is_full, make_ample, plain_table
 from cep.compile.windows.sequential import FAILURES_MAX, PIECE_BYTES, PIECE_OPERATIONS, WATERMARK_ROWS, WORK_MIN
 from cep.elements import Batch
+from cep.kernels.arrays import mask_array
 from cep.kernels.columns import Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.jit import warm
 from cep.kernels.states.exact_sum import round_exact
@@ -277,7 +278,7 @@ class PerRowState:
             return made
         if not self.groups.rows:
             self.groups = self._table(n * of_rows // batch.num_rows)
-        rows = self._partial_rows(batch if n == len(kept) else batch.filter(pa.array(kept)))
+        rows = self._partial_rows(batch if n == len(kept) else batch.filter(mask_array(kept)))
         if made and not rows.refers and self.groups.put(rows.matrix):
             return True
         if made:

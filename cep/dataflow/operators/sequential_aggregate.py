@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from cep.compile.aggregate.spec import AggregateSpec, free_prefix
 from cep.compile.chain.chain import Chain, compile_chain

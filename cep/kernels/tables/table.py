@@ -264,8 +264,8 @@ class Table:
             fill_slots(self.entries, self.width, self.rows, self.slots, self.control)
 
     def put(self, matrix: np.ndarray) -> bool:
-        """Entries of groups that are not there, int64[n, width], and refer to nothing; nothing finds them before `find_all`. False: there is
-        no room for them, and nothing has happened."""
+        """Entries of groups that are not there, int64[n, width], and refer to nothing; nothing finds them before `find_all`. False: there
+        is no room for them, and nothing has happened."""
         rows, end = self.rows, self.rows + len(matrix)
         if end > self.capacity:
             return False
