@@ -44,8 +44,7 @@ def built(
     hosted = preparation.prepare(plan, assignment, inbound_channels(plan, config.id), publishers)
     if assignment.restore is not None and hosted.recovery is not None:
         _restore(hosted, plan, assignment, assignment.restore, pieces, preparation.sockets)
-    if hosted.recovery is None:
-        prepare(hosted)
+    prepare(hosted)
     return hosted
 
 
