@@ -324,10 +324,11 @@ def test_a_reader_that_no_checkpoint_knows_of_comes_anew(cluster: LocalCluster) 
         query = Query("late").source("young.out").aggregate("all", SIZE(1), n=sum_("n"), last=last("start"))
         late = cluster.deploy(query.output("late.out").options(parallelism=1))
         found = late.subscribe("late.out")
-        attempts, place = feed.status()["recovery"]["attempts"], feed.status()["placed"][0]
+        attempts, place = feed.status()["recovery"]["attempts"], feed.status()["placed"][-1]
         free = next(im for im in ("im-0", "im-1", "im-2") if im != place["im"] and living(cluster, im))
         feed.move(place["subquery"], place["instance"], free)
         until(lambda: feed.status()["state"] == "running" and feed.status()["recovery"]["attempts"] > attempts)
+        until(lambda: any((each["metrics"] or {}).get("subscriptions") for each in feed.status()["placed"]))
         out.send([{"t": i * 10, "key": 0} for i in range(2_000, 6_000)])
     until(lambda: late.status()["state"] == "ended")
     answers = pa.Table.from_batches(list(found)).to_pydict()
