@@ -314,27 +314,6 @@ def test_a_query_that_reads_one_goes_on_with_its_next_attempt(cluster: LocalClus
     assert later["last"] == answers["last"][-len(later["last"]) :] and len(later["last"]) >= (batches - 32) * rows // 100
 
 
-def test_a_reader_that_no_checkpoint_knows_of_comes_anew(cluster: LocalCluster) -> None:
-    """Checkpoints are taken for what publishers say only, so there is none between the reader and the next attempt."""
-    made = Query("young").source(stream("young.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s"))
-    made = made.aggregate("w", TIME("1s"), by="key", start=window_start(), n=count()).output("young.out")
-    feed = cluster.deploy(made.options(parallelism=1, recover="on-commit", checkpoint="1h"))
-    with cluster.publisher("young.in") as out:
-        out.send([{"t": i * 10, "key": 0} for i in range(2_000)])
-        query = Query("late").source("young.out").aggregate("all", SIZE(1), n=sum_("n"), last=last("start"))
-        late = cluster.deploy(query.output("late.out").options(parallelism=1))
-        found = late.subscribe("late.out")
-        attempts, place = feed.status()["recovery"]["attempts"], feed.status()["placed"][-1]
-        free = next(im for im in ("im-0", "im-1", "im-2") if im != place["im"] and living(cluster, im))
-        feed.move(place["subquery"], place["instance"], free)
-        until(lambda: feed.status()["state"] == "running" and feed.status()["recovery"]["attempts"] > attempts)
-        until(lambda: any((each["metrics"] or {}).get("subscriptions") for each in feed.status()["placed"]))
-        out.send([{"t": i * 10, "key": 0} for i in range(2_000, 6_000)])
-    until(lambda: late.status()["state"] == "ended")
-    answers = pa.Table.from_batches(list(found)).to_pydict()
-    assert answers["n"] == [100] * len(answers["n"]) and len(answers["n"]) >= 40
-
-
 def test_its_reader_hears_of_time_where_no_rows_come(cluster: LocalCluster) -> None:
     """All rows are of one group: the other instance that puts them out has none, and says only how late it is."""
     made = Query("one-group").source(stream("one-group.in", t="timestamp[ms]", key=int, event_time="t", disorder="0s"))
