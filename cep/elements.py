@@ -20,6 +20,7 @@ import pyarrow as pa
 from cep.errors import ProtocolError
 from cep.kernels.columns import Columns
 from cep.kernels.composed import taken
+from cep.kernels.tables.changes import FoundBlocks
 from cep.values import value
 
 MIN_TIME = -(2**63)  # before every event
@@ -132,12 +133,14 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Rows of part `part` of the state of `operator`, keyed by its input `port`, on their way to the buckets' new owner."""
+    """Rows of part `part` of the state of `operator`, keyed by its input `port`, on their way to the buckets' new owner. `found`: where
+    they were in a table, if checkpoints told."""
 
     operator: str
     part: str
     port: int
     rows: pa.RecordBatch
+    found: FoundBlocks | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ channel: the same sequence numbers, credit and returned watermark. An instance i
 
 Where the other query recovers, moves, or is upgraded, it begins another attempt, of which the orchestrator tells (`Followed`). Its
 producers have what we had not taken, by the numbers of their elements, which go on over attempts; so nothing is missing, and nothing
-comes twice.
+comes twice. One that has recovered from before we came knows nothing of us, and has given us nothing, for no commit covered it: we come
+anew.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ class Feeds:
             attachment.source.lose(why)
         elif producer in attachment.behind:
             attachment.behind.discard(producer)
+            attachment.joined[producer] = attachment.joined[producer][0], client_documents.text(answer, "lineage", "")
+            attachment.source.begin(client_documents.time(answer, "sent_until"))
             self._open(hosted, attachment, producer, endpoint, answer)
         else:
             inbox = Inbox(str(attachment.channel(producer)), attachment.share)
@@ -138,6 +141,7 @@ def _why_not(attachment: Attachment, producer: int, answer: dict[str, Any]) -> s
     if answer["ended"] and answer["state"] != "ended":
         failure = QueryFailed(query, answer["subquery"], producer, answer["cause"])
         return str(failure) if answer["state"] == "failed" else stopped(query)
-    if producer in attachment.behind and answer.get("lineage") != attachment.joined[producer][1]:
+    knows_nothing = producer in attachment.behind and answer.get("lineage") != attachment.joined[producer][1]
+    if knows_nothing and (answer["ended"] or any(inbox.taken for inbox, _ in attachment.joined.values())):
         return f"query {query!r} has recovered from before a checkpoint covered that this query reads it; deploy this one anew"
     return ""

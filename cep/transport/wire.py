@@ -32,6 +32,7 @@ from cep.elements import (
     Watermark,
 )
 from cep.errors import ProtocolError
+from cep.kernels.arrays import int64_array
 from cep.kernels.columns import Column, Columns, columns_from_arrow, columns_to_arrow, gathered, text_column
 from cep.kernels.composed import source_of
 from cep.kernels.text import gather
@@ -320,11 +321,6 @@ def _side_by_side(words: list[np.ndarray]) -> np.ndarray:
     for i, word in enumerate(words):
         found[:, i] = word
     return found
-
-
-def int64_array(values: np.ndarray) -> pa.Array:
-    """An Arrow array over `values`. Not `pa.array`: its first call imports pandas where there is one, 0.2 s on the data path."""
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def _int64(array: pa.Array) -> np.ndarray:

@@ -12,10 +12,10 @@ import pyarrow as pa
 from cep.dataflow.sources.event_time import ComputedTime
 from cep.dataflow.sources.lateness import Range, greatest_of
 from cep.dataflow.sources.replicas import shares
+from cep.kernels.arrays import int64_array
 from cep.kernels.columns import columns_from_arrow, nulls
 from cep.model.streams import Stream
 from cep.plan.route import Route
-from cep.transport import wire
 from cep.transport.wire import LAYOUTS_KEPT, Format
 from driver.streams.arrow import event_times, record_batches
 from driver.streams.small_batches import ROWS_MAX, Written, small_batches
@@ -54,7 +54,7 @@ class PublishedRows:
         """With the hidden columns. Where there are none it has its schema already, or one that Arrow's messages do not tell from it."""
         if not hidden:
             return batch
-        return pa.RecordBatch.from_arrays([*batch.columns, *map(wire.int64_array, hidden)], schema=self.format.arrow)
+        return pa.RecordBatch.from_arrays([*batch.columns, *map(int64_array, hidden)], schema=self.format.arrow)
 
     def _few(self, batch: pa.RecordBatch, hidden: list[np.ndarray]) -> bytes | None:
         """The message of few rows without NULLs, however their batch lies."""

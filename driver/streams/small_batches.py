@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from cep.dataflow.sources.lateness import Range, greatest_of
 from cep.elements import MIN_TIME
+from cep.kernels.arrays import int64_array
 from cep.model.streams import Stream
-from cep.transport import wire
 from cep.transport.ipc import SHAPES_KEPT
 from cep.transport.wire import LAYOUTS_KEPT, Format
 
@@ -103,7 +103,7 @@ class SmallBatches:
         if not self.format.hides_time:
             return metadata, times
         hidden = np.zeros(batch.num_rows, np.int64)
-        whole = pa.RecordBatch.from_arrays([*columns, wire.int64_array(hidden)], schema=self.format.arrow).serialize().to_pybytes()
+        whole = pa.RecordBatch.from_arrays([*columns, int64_array(hidden)], schema=self.format.arrow).serialize().to_pybytes()
         behind = b"".join((memoryview(message)[len(metadata) :], hidden.data))
         return (whole[: -len(behind)], times) if whole.endswith(behind) else None
 

@@ -360,9 +360,9 @@ class SubscriptionCore(ResumableSubscription):
 
     def doubt(self, gone: Iterable[str], away: str, refused: bool) -> ClusterError | None:
         """The cluster does not answer, as `away` says. Nothing more comes if the process at one of our sources has ended, too (`gone`).
-        `refused`: the orchestrator's has."""
+        `refused`: the orchestrator's has. One that lives waits for ZooKeeper, and then a query that recovers goes on."""
         replaced = {producer.endpoint for producer in list(self.producers.values()) if producer.open and producer.replaced}
-        if ended := sorted(replaced.union(gone)):
+        if (ended := sorted(replaced.union(gone))) and (refused or not self.recovers):
             what = f"the instance managers at {', '.join(ended)} that put it out have ended"
             return ClusterError(f"{self.described}: {what}, and {away}")
         if not self.sources and refused:

@@ -262,10 +262,9 @@ class Heir:
         """A commit covers that much: what no recovery asks for is removed."""
         if channel not in self.inherited:
             return
-        current = self.inherited[channel][-1].entry.source.publishers.get(self.inherited[channel][-1].name)
         left = []
         for each in self.inherited.pop(channel):
-            is_over = taken.closed or (current is not None and current.incarnation != each.incarnation)
+            is_over = taken.closed or taken.incarnation != each.incarnation  # as it was at that checkpoint
             if each.log.end <= taken.sequence and is_over:
                 each.log.remove()
             else:

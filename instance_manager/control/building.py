@@ -18,12 +18,12 @@ from instance_manager.control.assignment_checks import Assignment, Restore
 from instance_manager.fast_path.form import prepare
 from instance_manager.hosting import InstanceHost, Preparation
 from instance_manager.recovery import scaled
-from instance_manager.recovery.increments import completed
+from instance_manager.recovery.increments import PieceKey, completed
 from instance_manager.recovery.pieces import reopen_readers, restore, states_in
 from instance_manager.recovery.upgraded import as_read_by
 
 #: By name and CRC: of a scaled subquery all instances here look at the same ones.
-ReadPieces = dict[tuple[str, int], Sequence[State]]
+ReadPieces = dict[PieceKey, Sequence[State]]
 
 
 def built(
@@ -44,8 +44,7 @@ def built(
     hosted = preparation.prepare(plan, assignment, inbound_channels(plan, config.id), publishers)
     if assignment.restore is not None and hosted.recovery is not None:
         _restore(hosted, plan, assignment, assignment.restore, pieces, preparation.sockets)
-    if hosted.recovery is None:
-        prepare(hosted)
+    prepare(hosted)
     return hosted
 
 
@@ -54,30 +53,32 @@ def _restore(hosted: InstanceHost, plan: PhysicalPlan, assignment: Assignment, f
     assert hosted.recovery is not None
     archive, subquery, index = hosted.recovery.archive, assignment.subquery, assignment.instance
     manifest = read_shape(Manifest, json.loads(bytes(archive.read(from_.manifest, from_.crc))))
-    before = physical.from_json(manifest.plan)
-    pieces = {j: _piece(archive, manifest, from_, f"{subquery}/{j}", read) for j in scaled.needed(before, plan, subquery, index)}
-    found = {j: as_read_by(before, plan, piece) for j, piece in pieces.items()}
-    wanted, number = {str(each["id"]) for each in assignment.subscriptions}, CheckpointNumber(*manifest.number).packed
-    wanted |= reopen_readers(hosted, found.get(index, ()), sockets)
+    before, number = physical.from_json(manifest.plan), CheckpointNumber(*manifest.number).packed
+    keys = {j: _piece(manifest, from_, f"{subquery}/{j}") for j in scaled.needed(before, plan, subquery, index)}
+    found = {j: as_read_by(before, plan, _read(archive, key, number, read)) for j, key in keys.items()}
+    wanted = {str(each["id"]) for each in assignment.subscriptions} | reopen_readers(hosted, found.get(index, ()), sockets)
     if not scaled.is_scaled(before, plan):
-        restore(hosted, found[index], wanted, number)
+        restore(hosted, found[index], wanted, number, own=keys[index])
         return
     own = list(scaled.of_its_own(before, plan, subquery, index, found))
     changed = before.subquery(subquery).parallelism != plan.subquery(subquery).parallelism
     if changed:
         restore(hosted, own, wanted, number, scaled.Shared(plan, subquery, index, found))
     else:
-        restore(hosted, [*(state for state in found[index] if state.operator), *own], wanted, number)
+        restore(hosted, [*(state for state in found[index] if state.operator), *own], wanted, number, own=keys[index])
 
 
-def _piece(archive: Archive, manifest: Manifest, from_: Restore, place: str, read: ReadPieces) -> Sequence[State]:
+def _piece(manifest: Manifest, from_: Restore, place: str) -> PieceKey:
     pieces = manifest.pieces
     if place not in pieces:
         raise ClusterError(f"manifest {from_.manifest!r} has no piece of {place}; it has {', '.join(sorted(pieces))}")
-    name, crc = pieces[place].piece, pieces[place].crc
-    if (name, crc) not in read:
-        read[name, crc] = completed(states_in(archive.read(name, crc)), lambda key: states_in(archive.read(*key)))
-    return read[name, crc]
+    return pieces[place].piece, pieces[place].crc
+
+
+def _read(archive: Archive, key: PieceKey, number: int, read: ReadPieces) -> Sequence[State]:
+    if key not in read:
+        read[key] = completed(states_in(archive.read(*key)), number, lambda each: states_in(archive.read(*each)))
+    return read[key]
 
 
 def inbound_channels(plan: PhysicalPlan, im: str) -> int:

@@ -51,9 +51,9 @@ def prepare(hosted: InstanceHost) -> None:
 
 def line_of(hosted: InstanceHost) -> Line | None:
     """The operators of an instance that only picks and renames columns of eight bytes, from one port in to one port out; None: it is
-    none such."""
+    none such, or its query recovers: what leaves would be kept for no commit."""
     instance, wire_format = hosted.instance, _format_in(hosted)
-    if wire_format is None or lines_of(wire_format) is None or len(instance.outputs) != 1:
+    if hosted.recovery is not None or wire_format is None or lines_of(wire_format) is None or len(instance.outputs) != 1:
         return None
     node = instance.sources[0][1] if instance.sources else instance.inputs[0].node
     nodes, renamed = [node], _renamed(node, {name: name for name in wire_format.schema.names})

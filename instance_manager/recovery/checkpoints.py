@@ -134,7 +134,7 @@ class Checkpoints:
         taken, number = list(taken_of(hosted, packed)), CheckpointNumber.unpacked(packed)
         oldest = min([each.part.blocks.oldest for each in taken if isinstance(each, TakenPart) and each.part.blocks], default=packed)
         own.pieces = {each: piece for each, piece in own.pieces.items() if each >= oldest}
-        taken.append(needs_document([own.pieces[each] for each in sorted(own.pieces)]))
+        taken.append(needs_document(own.pieces))
         took_us = (self.clock.steady_ns() - began) // 1000
         name = piece_name(number, hosted.instance.subquery, hosted.instance.index, self.process)
         document = {"number": list(number), "piece": name, "took_us": took_us, "oldest": list(CheckpointNumber.unpacked(oldest))}

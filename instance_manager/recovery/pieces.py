@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from cep.dataflow.build import STATE_FORMAT
@@ -27,12 +28,13 @@ from cep.dataflow.outputs.sink import CommittedSink
 from cep.dataflow.sources.published import PublishedSource
 from cep.elements import State
 from cep.errors import ClusterError
+from cep.kernels.arrays import bytes_array, int64_array
 from cep.transport import wire
 from cep.transport.sockets import Sockets
 from cep.transport.wire import TIME, Format, Header
 from instance_manager.clients.subscriptions import Terms
 from instance_manager.hosting import InstanceHost, open_subscription
-from instance_manager.recovery.increments import blocks_state
+from instance_manager.recovery.increments import PieceKey, blocks_state, needs_of
 from instance_manager.recovery.kept import KeptChannel, Restored
 from instance_manager.recovery.scaled import Shared, parts_in
 
@@ -115,9 +117,10 @@ def _described(subscription: KeptChannel) -> dict[str, Any]:
 
 def _messages(subscription: KeptChannel) -> pa.RecordBatch:
     there = list(subscription.kept())
-    headers = pa.array([header.pack() for header, _, _ in there], pa.binary())
-    bodies = pa.array([None if body is None else bytes(body) for _, body, _ in there], pa.large_binary())
-    return pa.record_batch({"header": headers, "body": bodies, "rows": pa.array([rows for _, _, rows in there], pa.int64())})
+    headers = bytes_array([header.pack() for header, _, _ in there], pa.large_binary())
+    bodies = bytes_array([None if body is None else bytes(body) for _, body, _ in there], pa.large_binary())
+    rows = int64_array(np.array([rows for _, _, rows in there], np.int64))
+    return pa.RecordBatch.from_arrays([headers, bodies, rows], ["header", "body", "rows"])
 
 
 def sinks_of(hosted: InstanceHost) -> list[CommittedSink]:
@@ -156,12 +159,16 @@ def restore(
     wanted: Collection[str],
     number: int,
     shared: Shared | None = None,
+    own: PieceKey | None = None,
 ) -> None:
     """Makes of a new instance what the piece of checkpoint `number` says. `wanted`: the subscriptions that there are; others have been
-    given up since. `shared`: what it takes its part of, if its subquery has another parallelism now."""
+    given up since. `shared`: what it takes its part of, if its subquery has another parallelism now. `own`: that piece, if what it is to
+    write next may need it."""
     instance = hosted.instance
     assert hosted.recovery is not None
     hosted.recovery.restored = number
+    if own is not None:
+        hosted.recovery.pieces = needs_of(states) | {number: own}
     for node in instance.nodes:
         if isinstance(node.operator, AggregateOperator):
             node.operator.spec.warm(restored=True)

@@ -41,7 +41,7 @@ class Shared:
         """Partial results, which are only on their way, go to one instance."""
         size = self.plan.subquery(self.subquery).parallelism
         mine = [piece for j, piece in self.pieces.items() if operator in self.layout.operators or j % size == self.index]
-        return [part for piece in mine for part in parts_in(piece, operator)]
+        return [replace(part, found=None) for piece in mine for part in parts_in(piece, operator)]
 
     def keep(self, operator: str) -> Keep:
         return keep_of(self.layout, self.plan.subquery(self.subquery), operator, self.index)
@@ -49,7 +49,7 @@ class Shared:
 
 def parts_in(piece: Piece, operator: str) -> list[Part]:
     """The parts of the state of `operator`, as they were taken."""
-    return [Part(state.part, state.port, state.rows) for state in piece if state.operator == operator]
+    return [Part(state.part, state.port, state.rows, found=state.found) for state in piece if state.operator == operator]
 
 
 def is_scaled(before: PhysicalPlan, after: PhysicalPlan) -> bool:

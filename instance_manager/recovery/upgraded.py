@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ def as_read_by(before: PhysicalPlan, after: PhysicalPlan, piece: Sequence[State]
     changed = dict(_changed(before, after))
     anew = begun_anew(ComparedQuery.of(before), ComparedQuery.of(after))
     dropped = {state for name in anew for state in (name, partial_name(name))}
-    kept = [state for state in piece if state.operator not in dropped]
+    kept = [replace(state, found=None) for state in piece if state.operator not in dropped]
     return [_narrowed(state, *changed[state.operator]) if state.operator in changed else state for state in kept]
 
 

@@ -244,6 +244,18 @@ def test_answers_that_could_not_be_made_again_are_refused_by_name(cluster: Local
         cluster.deploy(made.options(recover="at-once"))
 
 
+def test_small_messages_through_operators_that_only_pick_columns(cluster: LocalCluster) -> None:
+    """Where a query does not recover these go a way of their own, past what is kept for commits."""
+    rows = 500
+    made = Query("picked").source(stream("picked.in", n="int64")).map("picked", n=col("n")).output("picked.out")
+    running = cluster.deploy(made.options(parallelism=1, recover="on-commit", checkpoint="50ms"))
+    with running.subscribe("picked.out") as found:
+        with cluster.publisher("picked.in") as out:
+            for i in range(rows):
+                out.send([{"n": i}])
+        assert [n for batch in found for n in batch.column("n").to_pylist()] == list(range(rows))
+
+
 # --- moves ---------------------------------------------------------------------------------------------------------------
 
 

@@ -72,12 +72,12 @@ def test_one_whose_checkpoints_have_what_has_changed(seed: int, monkeypatch: pyt
     """What is restored lies in several pieces."""
     needed = list[PieceKey]()
 
-    def watched(piece: Sequence[State], read: Callable[[PieceKey], Iterable[State]]) -> list[State]:
+    def watched(piece: Sequence[State], number: int, read: Callable[[PieceKey], Iterable[State]]) -> list[State]:
         def noted(key: PieceKey) -> Iterable[State]:
             needed.append(key)
             return read(key)
 
-        return completed(piece, noted)
+        return completed(piece, number, noted)
 
     monkeypatch.setattr(building, "completed", watched)
     found = run_seed(seed, ScheduleTrace(), SELDOM)

@@ -1799,9 +1799,30 @@ OUTSIDE_BUGS = (
     Bug(
         "of a block that is in several pieces the oldest counts",
         _INCREMENTS,
-        "reversed(needs if tables else [])",
-        "(needs if tables else [])",
+        "reversed(needs_of(piece).items() if tables else ())",
+        "list(needs_of(piece).items() if tables else ())",
         (_INCREMENTS_TEST,),
+    ),
+    Bug(
+        "the number of a table is that of one in an attempt before",
+        _INCREMENTS,
+        " and checkpoint >= table.oldest:",
+        ":",
+        (_INCREMENTS_TEST,),
+    ),
+    Bug(
+        "all blocks of a restored table are in the last piece",
+        "cep/kernels/tables/changes.py",
+        "= each.checkpoint\n",
+        "= found[0].checkpoint\n",
+        (_INCREMENTS_TEST,),
+    ),
+    Bug(
+        "a log goes by who has the name now, not by who had it at the checkpoint",
+        _HEIR,
+        "taken.closed or taken.incarnation != each.incarnation",
+        "True",
+        (_HEIR_TEST,),
     ),
     Bug(
         "rows of an earlier piece are as far as they were",

@@ -98,6 +98,11 @@ class PartialRows:
     arena: np.ndarray
     pool: np.ndarray
 
+    @property
+    def refers(self) -> bool:
+        """To bytes, or sums."""
+        return self.arena is not NO_BYTES or len(self.pool) > 0
+
     def into(self, table: Table, start: int, stop: int) -> int:
         return run_loop(self.loops.merge, table, start, stop, self.matrix.reshape(-1), self.arena, self.pool)
 

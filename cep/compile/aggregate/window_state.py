@@ -28,6 +28,7 @@ from cep.compile.windows.panes import Panes, cut_panes
 from cep.compile.windows.running import RunningFiring
 from cep.elements import MAX_TIME, MIN_TIME, PAUSE, Batch
 from cep.errors import ProtocolError
+from cep.kernels.arrays import mask_array
 from cep.kernels.columns import NO_BYTES, Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.jit import warm
 from cep.kernels.tables.changes import ChangedBlocks, TakenBlocks
@@ -266,7 +267,7 @@ class WindowState:
             if watermark < self.watermark:
                 raise ProtocolError(f"operator {self.name!r}: restored rows at watermark {watermark}, already at {self.watermark}")
             own = kept & (marks == watermark)
-            rows = batch if own.all() else batch.filter(pa.array(own))
+            rows = batch if own.all() else batch.filter(mask_array(own))
             self._restored += [(watermark, rows.slice(start, ROWS_MAX)) for start in range(0, rows.num_rows, ROWS_MAX)]
         self._restored.sort(key=lambda each: each[0])
 

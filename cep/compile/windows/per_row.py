@@ -5,7 +5,7 @@
 3. What states leave behind in arena and pool (`cep.kernels.tables.table`) would pile up, for groups live long. So where these are full,
    all groups are first written anew; then arena and pool are twice as large as what is in use, and that work is shared by as many changes.
 4. Groups that begin anew with whatever comes are forgotten, once as many rows and watermarks have come as there are groups.
-5. A checkpoint has what has changed (`cep.kernels.tables.changes`): groups keep their places until some are forgotten.
+5. A checkpoint has what has changed (`cep.kernels.tables.changes`): groups keep their places until some are forgotten, over a recovery too.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from cep.compile.aggregate.states import Count
 from cep.compile.windows.accumulator import is_full, make_ample, plain_table
 from cep.compile.windows.sequential import FAILURES_MAX, PIECE_BYTES, PIECE_OPERATIONS, WATERMARK_ROWS, WORK_MIN
 from cep.elements import Batch
+from cep.kernels.arrays import mask_array
 from cep.kernels.columns import Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.jit import warm
 from cep.kernels.states.exact_sum import round_exact
-from cep.kernels.tables.changes import ChangedBlocks, TakenBlocks
+from cep.kernels.tables.changes import ChangedBlocks, FoundBlocks, TakenBlocks
 from cep.kernels.tables.keys import Keys, decode_keys, key_kernels
-from cep.kernels.tables.table import ARENA_USED, ARENA_WANTED, FrozenTable, Table, fill_slots
+from cep.kernels.tables.table import ARENA_USED, ARENA_WANTED, ROWS, FrozenTable, Table, fill_slots
 from cep.model.schema import INT64, Field, Schema
 from cep.model.windows import UnboundedWindow
 
@@ -228,8 +229,16 @@ class PerRowState:
         hidden = {schema.names[0]: Column(INT64, np.full(stop - start, sequence))}
         return columns_to_arrow(hidden | partial_columns(self.spec, Groups(frozen.table, start, stop)), schema)
 
-    def restore(self, batches: Sequence[pa.RecordBatch], keep: Callable[[Columns], np.ndarray]) -> None:
-        """Adds the rows of `snapshot`s of the same operator, at any parallelism, of which `keep` (by columns -> bool[n]) chooses."""
+    def restore(
+        self,
+        batches: Sequence[pa.RecordBatch],
+        keep: Callable[[Columns], np.ndarray],
+        found: Sequence[FoundBlocks] = (),
+    ) -> None:
+        """Adds the rows of `snapshot`s of the same operator, at any parallelism, of which `keep` (by columns -> bool[n]) chooses. `found`:
+        which blocks each of them is, of one table that nothing is kept from."""
+        if len(found) == len(batches) > 0 and not self.groups.rows and self._restore_blocks(batches, found):
+            return
         rows, made = sum(batch.num_rows for batch in batches), not self.groups.rows
         for batch in batches:
             for start in range(0, batch.num_rows, PIECE_ROWS):
@@ -238,19 +247,39 @@ class PerRowState:
             self.groups.find_all()
         self._begin_blocks()
 
+    def _restore_blocks(self, batches: Sequence[pa.RecordBatch], found: Sequence[FoundBlocks]) -> bool:
+        """Each in its place, so that checkpoints before go on counting. False: that cannot be, and nothing has happened."""
+        if (changed := ChangedBlocks.going_on(found)) is None:
+            return False
+        rows = found[0].blocks.rows
+        table = self._table(rows)
+        for batch, (blocks, _) in zip(batches, found, strict=True):
+            for start in range(0, batch.num_rows, PIECE_ROWS):
+                part = self._partial_rows(batch.slice(start, PIECE_ROWS))
+                if part.refers:
+                    return False
+                table.put_blocks(part.matrix, blocks.between(start, start + PIECE_ROWS).numbers, blocks.size)
+        table.control[ROWS] = rows
+        table.find_all()
+        self.groups, self._changed, self._tables = table, changed, changed.table
+        return True
+
+    def _partial_rows(self, batch: pa.RecordBatch) -> PartialRows:
+        schema = self._snapshot_schema
+        columns = columns_from_arrow(batch, schema)
+        self.sequence = max(self.sequence, int(columns[schema.names[0]].values.max()))
+        return partial_rows(self.spec, columns, np.zeros(batch.num_rows, np.int64), 0)
+
     def _add(self, batch: pa.RecordBatch, keep: Callable[[Columns], np.ndarray], of_rows: int, made: bool) -> bool:
         """A part of `of_rows`, of which as large a share is kept as of the first. `made`: all groups so far are of such parts, where each
         is once, and have no slots yet. Is it still so?"""
-        schema = self._snapshot_schema
-        kept = keep(columns_from_arrow(batch, schema)).astype(bool)
-        columns = columns_from_arrow(batch if kept.all() else batch.filter(pa.array(kept)), schema)
+        kept = keep(columns_from_arrow(batch, self._snapshot_schema)).astype(bool)
         if not (n := int(kept.sum())):
             return made
         if not self.groups.rows:
             self.groups = self._table(n * of_rows // batch.num_rows)
-        self.sequence = max(self.sequence, int(columns[schema.names[0]].values.max()))
-        rows = partial_rows(self.spec, columns, np.zeros(n, np.int64), 0)
-        if made and self.groups.put(rows.matrix, rows.arena, rows.pool):
+        rows = self._partial_rows(batch if n == len(kept) else batch.filter(mask_array(kept)))
+        if made and not rows.refers and self.groups.put(rows.matrix):
             return True
         if made:
             self.groups.find_all()

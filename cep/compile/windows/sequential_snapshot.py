@@ -13,6 +13,7 @@ from cep.compile.aggregate.results import partial_columns
 from cep.compile.aggregate.rows import partial_rows
 from cep.compile.aggregate.spec import free_prefix
 from cep.compile.windows.sequential import SequentialState
+from cep.kernels.arrays import mask_array
 from cep.kernels.columns import Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.tables.keys import Keys
 from cep.kernels.windows.programs import BACK, FRONT, IN_BACK, ITS_OWN, NONE, SLOT, SLOTS, SLOTS_FREE, list_slots
@@ -48,7 +49,7 @@ def restore(state: SequentialState, batch: pa.RecordBatch, keep: RowFilter) -> N
     """Adds the rows of a `snapshot` of the same operator, at any parallelism, of which `keep` (by columns -> bool[n]) chooses."""
     schema = snapshot_schema(state)
     kept = keep(columns_from_arrow(batch, schema)).astype(bool)
-    columns = columns_from_arrow(batch.filter(pa.array(kept)), schema)
+    columns = columns_from_arrow(batch.filter(mask_array(kept)), schema)
     n = int(kept.sum())
     if not n:
         return

@@ -39,6 +39,7 @@ from cep.compile.windows.trailing_source import (
     WORK,
 )
 from cep.elements import PAUSE, Batch
+from cep.kernels.arrays import mask_array
 from cep.kernels.columns import Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.jit import kernel, warm
 from cep.kernels.tables.group_table import GroupTable, number_groups
@@ -310,7 +311,7 @@ class TrailingState:
         groups."""
         schema, before = self._snapshot_schema, self.groups.rows
         kept = keep(columns_from_arrow(batch, schema)).astype(bool)
-        columns = columns_from_arrow(batch.filter(pa.array(kept)), schema)
+        columns = columns_from_arrow(batch.filter(mask_array(kept)), schema)
         n = int(kept.sum())
         if not n:
             return

@@ -21,6 +21,7 @@ from cep.dataflow.operators.operator import Keep, Part, check_state
 from cep.dataflow.outputs.output import concatenated
 from cep.dataflow.state.hold import Hold
 from cep.elements import MIN_TIME, PAUSE, Batch
+from cep.kernels.arrays import empty_batch
 from cep.kernels.columns import Column
 from cep.kernels.join import KeyIndex
 from cep.model.operators import AsOfJoin
@@ -162,7 +163,7 @@ class AsOfJoinOperator:
     def _last_rows(self) -> pa.RecordBatch:
         rows_format = self.holds[RIGHT].format
         if not self._runs:
-            return pa.RecordBatch.from_pylist([], rows_format.arrow)
+            return empty_batch(rows_format.arrow)
         run = self._run(concatenated([run.batch for run in self._runs]))
         return rows_format.to_arrow(run.batch.take(run.index.last_rows))
 

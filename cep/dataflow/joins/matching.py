@@ -14,6 +14,7 @@ from cep.dataflow.operators.context import BuildContext
 from cep.dataflow.operators.operator import Clock, Keep, Part
 from cep.dataflow.outputs.output import concatenated
 from cep.elements import PAUSE, Batch, describe_time
+from cep.kernels.arrays import empty_batch
 from cep.kernels.columns import Column, compact
 from cep.kernels.composed import selected
 from cep.kernels.join import PAIRS_MAX
@@ -97,7 +98,7 @@ class SideFormat:
     def part(self, batches: Sequence[Batch], marks: Sequence[np.ndarray]) -> Part:
         schema = self.format.arrow.append(pa.field(_MARK, pa.int64(), nullable=False))
         if not batches:
-            return Part(self.name, self.port, pa.RecordBatch.from_pylist([], schema))
+            return Part(self.name, self.port, empty_batch(schema))
         rows = self.format.to_arrow(concatenated(list(batches)))
         mark = pa.array(np.concatenate(marks), pa.int64())
         return Part(self.name, self.port, pa.RecordBatch.from_arrays([*rows.columns, mark], schema=schema))

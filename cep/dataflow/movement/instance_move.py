@@ -35,6 +35,7 @@ from cep.dataflow.operators.operator import AggregateOperator
 from cep.dataflow.outputs.outputs import Outputs
 from cep.dataflow.sources.source import Source
 from cep.elements import MoveBarrier, State
+from cep.kernels.arrays import bytes_array
 
 FIGURES = "figures"
 
@@ -86,7 +87,7 @@ def move_document(part: str, value: Any) -> State:
 
 
 def _text(part: str, text: str) -> State:
-    return State("", part, 0, pa.record_batch({"json": pa.array([text], pa.large_string())}))
+    return State("", part, 0, pa.record_batch({"json": bytes_array([text.encode()], pa.large_string())}))
 
 
 def value_of(piece: State) -> Any:

@@ -36,7 +36,7 @@ from cep.dataflow.operators.pre_aggregation import Reduction
 from cep.elements import MIN_TIME, PAUSE, Batch, describe_time
 from cep.errors import StateLimitExceeded
 from cep.kernels.columns import Columns
-from cep.kernels.tables.changes import TakenBlocks
+from cep.kernels.tables.changes import FoundBlocks, TakenBlocks
 
 Clock = Callable[[], int]  # µs since the epoch
 
@@ -50,12 +50,13 @@ SLOW_US, SLOW_ROWS = 4_000, 64
 class Part:
     """Rows of a snapshot. `port`: they are keyed by the columns of that input, which they have under their names. `rows`: or what makes
     them, of what was copied while the operator stood still; it may be called in any thread, and more than once. `blocks`: which entries of
-    a table they are, where others are in earlier checkpoints."""
+    a table they are, where others are in earlier checkpoints. `found`: the same of what is restored."""
 
     name: str
     port: int
     rows: pa.RecordBatch | Callable[[], pa.RecordBatch]
     blocks: TakenBlocks | None = None
+    found: FoundBlocks | None = None
 
     @property
     def batch(self) -> pa.RecordBatch:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from cep.compile.aggregate.spec import AggregateSpec, free_prefix
 from cep.compile.chain.chain import Chain, compile_chain
@@ -118,14 +117,14 @@ class SequentialAggregate:
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
         for batch in [part.batch for part in parts if part.name == "held"]:
             self.hold.restore(batch, keep(0, self.hold.columns(batch)).astype(bool))
-        self._restore([part.batch for part in parts if part.name == "groups"], lambda columns: keep(0, columns))
+        self._restore([part for part in parts if part.name == "groups"], lambda columns: keep(0, columns))
 
-    def _restore(self, batches: Sequence[pa.RecordBatch], keep: RowFilter) -> None:
+    def _restore(self, groups: Sequence[Part], keep: RowFilter) -> None:
         if isinstance(self.state, PerRowState):
-            self.state.restore(batches, keep)
+            self.state.restore([part.batch for part in groups], keep, [part.found for part in groups if part.found is not None])
             return
-        for batch in batches:
-            restore(self.state, batch, keep)
+        for part in groups:
+            restore(self.state, part.batch, keep)
 
     def clear(self) -> None:
         self.hold.clear()

@@ -31,6 +31,7 @@ from cep.dataflow.state.hold import LOOK_ROWS, up_to
 from cep.dataflow.state.merging import ROWS_MAX
 from cep.dataflow.state.row_panes import RowPanes
 from cep.elements import MIN_TIME, PAUSE, Batch, describe_time
+from cep.kernels.arrays import empty_batch
 from cep.kernels.best_rows import KERNELS
 from cep.kernels.columns import Column
 from cep.kernels.jit import warm
@@ -168,7 +169,7 @@ class SortOperator:
         own = [(self.watermark, batch) for pane in self._panes.all() for batch in pane.batches]
         schema = self.format.arrow.append(_WATERMARK)
         marked = [self._marked(*each, schema) for each in (*own, *self._restored)]
-        return [Part(ROWS, 0, pa.concat_batches(marked) if marked else pa.RecordBatch.from_pylist([], schema))]
+        return [Part(ROWS, 0, pa.concat_batches(marked) if marked else empty_batch(schema))]
 
     def _marked(self, watermark: int, batch: Batch, schema: pa.Schema) -> pa.RecordBatch:
         marks = pa.Array.from_buffers(pa.int64(), len(batch), [None, pa.py_buffer(np.full(len(batch), watermark))])

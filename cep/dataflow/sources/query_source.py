@@ -55,6 +55,10 @@ class QuerySource:
         self.inboxes.append(inbox)
         self.merge.add(inbox.name)
         inbox.merge = self.merge
+        self.begin(sent_until)
+
+    def begin(self, sent_until: int) -> None:
+        """An instance has given out rows up to that time, which are not sent to us."""
         self.since = max(self.since, sent_until + 1 if sent_until > MIN_TIME else MIN_TIME)
 
     def lose(self, why: str) -> None:

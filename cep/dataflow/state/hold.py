@@ -21,6 +21,7 @@ from cep.dataflow.channel import batch_bytes
 from cep.dataflow.outputs.output import compacted, concatenated
 from cep.dataflow.state.merging import ROWS_MAX, in_stream_order, is_behind, merged
 from cep.elements import Batch
+from cep.kernels.arrays import empty_batch, mask_array
 from cep.kernels.column import Column
 from cep.kernels.tables.group_numbers import GroupNumbers
 from cep.model.schema import INT64, Field, Schema
@@ -166,7 +167,7 @@ class Hold:
 
     def snapshot(self) -> pa.RecordBatch:
         """What is held, with event time and origin in hidden columns."""
-        return self.format.to_arrow(concatenated(self._runs)) if self._runs else pa.RecordBatch.from_pylist([], self.format.arrow)
+        return self.format.to_arrow(concatenated(self._runs)) if self._runs else empty_batch(self.format.arrow)
 
     def columns(self, batch: pa.RecordBatch) -> dict[str, Column]:
         """The columns of the rows of a `snapshot`; the event time is among them, since there may be no other."""
@@ -175,7 +176,7 @@ class Hold:
 
     def restore(self, batch: pa.RecordBatch, kept: np.ndarray) -> None:
         """Adds the rows of a `snapshot` that `kept`, bool[n], names."""
-        self.add(self.format.from_arrow(batch.filter(pa.array(kept))))
+        self.add(self.format.from_arrow(batch.filter(mask_array(kept))))
 
 
 def up_to(batches: Iterable[Batch], rows: int) -> Iterator[Batch]:

@@ -21,6 +21,7 @@ from cep.compile.aggregate.spec import free_prefix
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.outputs.output import compacted, concatenated
 from cep.elements import MIN_TIME, PAUSE, Batch
+from cep.kernels.arrays import empty_batch
 from cep.kernels.columns import Column
 from cep.kernels.jit import kernel
 from cep.kernels.tables.group_numbers import GroupNumbers
@@ -250,7 +251,7 @@ class Lags:
         """The rows that rings name, each with its place in its group and its event time."""
         _, place, number = self._alive()
         if not len(number):
-            return pa.RecordBatch.from_pylist([], self.format.arrow)
+            return empty_batch(self.format.arrow)
         rows = concatenated(self._pieces).take(number)
         return self.format.to_arrow(replace(rows, columns={self.place.name: Column(INT64, place), **rows.columns}))
 

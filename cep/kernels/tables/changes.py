@@ -5,13 +5,15 @@
 3. Each checkpoint takes a part of the others besides, a `round`-th of all, the next time the next ones. So what is needed of the disk is
    not much older than `round` checkpoints, about as much as the table, and never written as a whole but at the beginning.
 4. Of a small table all is taken, and where that is not much more than what has changed.
+5. A table that is restored as it was, each block in its place, goes on: what checkpoints before have of it is not taken again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -64,6 +66,13 @@ class TakenBlocks:
         return TakenBlocks(self.table, self.rows, self.size, self.oldest, numbers)
 
 
+class FoundBlocks(NamedTuple):
+    """They were restored from `checkpoint`."""
+
+    blocks: TakenBlocks
+    checkpoint: int
+
+
 class ChangedBlocks:
     """Of one table, whose entries stay where they are and become more; of another one make another of these. `table`: its number, which no
     other of its operator has. `marks`: uint8[blocks]."""
@@ -74,6 +83,20 @@ class ChangedBlocks:
         self._lies_in = np.zeros(0, np.int64)  # by block: the last checkpoint that has taken it
         self._doubtful: np.ndarray | None = None
         self._number = self._next = 0
+
+    @staticmethod
+    def going_on(found: Sequence[FoundBlocks]) -> ChangedBlocks | None:
+        """Of a table that is as they say, each in its place. None: blocks had another size then."""
+        first = found[0].blocks
+        again = ChangedBlocks(first.table)
+        if first.size != 1 << again.sizes.shift:
+            return None
+        again.fit(first.rows)
+        again.marks[:] = 0
+        for each in found:
+            again._lies_in[each.blocks.numbers] = each.checkpoint
+        again._next = int(again._lies_in.argmin()) if len(again.marks) else 0
+        return again
 
     @property
     def bytes(self) -> int:

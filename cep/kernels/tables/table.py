@@ -263,15 +263,25 @@ class Table:
             self.slots = np.zeros(2 * len(self.slots), np.int32)
             fill_slots(self.entries, self.width, self.rows, self.slots, self.control)
 
-    def put(self, matrix: np.ndarray, arena: np.ndarray, pool: np.ndarray) -> bool:
-        """Entries of groups that are not there, int64[n, width], which nothing finds before `find_all`. False: there is no room for them,
-        or they refer to bytes or sums, and nothing has happened."""
+    def put(self, matrix: np.ndarray) -> bool:
+        """Entries of groups that are not there, int64[n, width], and refer to nothing; nothing finds them before `find_all`. False: there
+        is no room for them, and nothing has happened."""
         rows, end = self.rows, self.rows + len(matrix)
-        if end > self.capacity or len(arena) or len(pool):
+        if end > self.capacity:
             return False
         self.entries[rows * self.width : end * self.width] = matrix.reshape(-1)
         self.control[ROWS] = end
         return True
+
+    def put_blocks(self, matrix: np.ndarray, numbers: np.ndarray, size: int) -> None:
+        """The same of blocks `numbers` of `size` entries, each in its place, for which there is room; of the last one perhaps fewer."""
+        words, whole = size * self.width, len(matrix) // size
+        places = self.entries[: len(self.entries) // words * words].reshape(-1, words)
+        places[numbers[:whole]] = matrix[: whole * size].reshape(-1, words)
+        if len(matrix) > whole * size:
+            start = int(numbers[whole]) * words
+            rest = matrix[whole * size :].reshape(-1)
+            self.entries[start : start + len(rest)] = rest
 
     def find_all(self) -> None:
         """Gives all entries their slots, of which none has any."""

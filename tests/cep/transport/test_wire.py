@@ -31,6 +31,7 @@ from cep.elements import (
     Watermark,
 )
 from cep.errors import ProtocolError
+from cep.kernels.arrays import int64_array
 from cep.kernels.columns import columns_from_arrow, columns_to_arrow
 from cep.model.expr import col
 from cep.model.schema import Schema
@@ -206,7 +207,7 @@ def test_what_a_publisher_writes_is_what_arrow_writes(made: tuple[Schema, pa.Rec
         return
     written = wire_format.layout.write_arrow(rows.num_rows, rows.columns, batch.time)
     assert (written is None) == any(column.null_count for column in rows.columns)
-    whole = pa.RecordBatch.from_arrays([*rows.columns, wire.int64_array(batch.time)], schema=wire_format.arrow)
+    whole = pa.RecordBatch.from_arrays([*rows.columns, int64_array(batch.time)], schema=wire_format.arrow)
     assert written is None or written == bytes(whole.serialize())
 
 

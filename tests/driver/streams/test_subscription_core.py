@@ -310,6 +310,14 @@ def test_the_cluster_does_not_answer() -> None:
     assert f"{OLD} that put it out have ended" in str(made.doubt([], "gone", False))
 
 
+def test_a_query_that_recovers_goes_on_when_the_orchestrator_answers_again() -> None:
+    """It takes requests, and waits for ZooKeeper."""
+    made, _ = attached()
+    made.recovers = True
+    assert made.doubt([OLD], "gone", False) is None
+    assert f"{OLD} that put it out have ended" in str(made.doubt([OLD], "gone", True))
+
+
 def test_of_two_instances_one_that_has_ended_need_not_be_there() -> None:
     made, (one, _) = attached(2)
     made.take(Header(wire.UNKNOWN, one.channel, 5), wire.to_json({"endpoint": OLD, "process": 2}))

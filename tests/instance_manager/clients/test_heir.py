@@ -361,6 +361,19 @@ def test_one_that_has_sent_nothing_leaves_nothing(reader: Reader) -> None:
     assert (rows(reader), reader.hosted.instance.state) == (2, "running")
 
 
+def test_its_log_stays_until_a_commit_knows_of_the_one_that_goes_on(reader: Reader) -> None:
+    """The checkpoint was taken before that came, and is committed behind it: a recovery from there asks for the first one."""
+    process = opened(reader)
+    piece, taken = reader.checkpoint(), reader.publishers.taken(reader.hosted)
+    process.die()
+    reader.settle(LOOK_TICKS)
+    reader.process("b").open()
+    reader.publishers.cover(taken)
+    reader.begin(piece)
+    reader.process("b").open()
+    assert (reader.hosted.instance.state, reader.hosted.instance.cause) == ("running", "")
+
+
 def test_what_has_gone_on_elsewhere_is_not_all(reader: Reader) -> None:
     """Its ring was full."""
     process = opened(reader)

@@ -157,15 +157,20 @@ def test_entries_that_are_put_are_found_when_they_have_their_slots() -> None:
     update(there, COUNT, keys_of([b"%d" % i for i in range(100)]))
     table = Table.make(3, 0, 100)
     for start in range(0, 100, 30):
-        assert table.put(there.matrix[start : start + 30], there.arena[:0], there.pool[:0])
+        assert table.put(there.matrix[start : start + 30])
     table.find_all()
     update(table, COUNT, keys_of([b"7", b"new"]))
     assert counts(table) == {b"%d" % i: 1 for i in range(100)} | {b"7": 2, b"new": 1}
 
 
-def test_entries_that_refer_to_bytes_or_have_no_room_are_not_put() -> None:
-    there = Table.make(3, 0)
-    update(there, COUNT, keys_of([b"x" * 40]))
-    assert not Table.make(3, 0, 1).put(there.matrix, there.arena, there.pool)
+def test_entries_that_have_no_room_are_not_put() -> None:
     full = Table.make(3, 0, SLOTS_MIN // 2)
-    assert not full.put(np.zeros((SLOTS_MIN // 2 + 1, 3), np.int64), there.arena[:0], there.pool[:0]) and not full.rows
+    assert not full.put(np.zeros((SLOTS_MIN // 2 + 1, 3), np.int64)) and not full.rows
+
+
+def test_blocks_are_put_in_their_places() -> None:
+    """In any order; of the last one there are two entries."""
+    entries, table = np.arange(10 * 3).reshape(10, 3), Table.make(3, 0, 10)
+    for numbers in ([1], [0, 2]):
+        table.put_blocks(np.concatenate([entries[4 * k : 4 * k + 4] for k in numbers]), np.array(numbers), 4)
+    assert table.entries[: 10 * 3].tolist() == entries.reshape(-1).tolist()
