@@ -98,7 +98,9 @@ class QueryPage:
         p50, p99 = quantile_s(rates.latencies, 0.5), quantile_s(rates.latencies, 0.99)
         figures = f"{rate(rates.rows_in_s)} rows/s in · {rate(rates.rows_out_s)} out · {rates.cpu:.2f} cores · lag {span(rates.lag_s)}"
         times = "" if p99 is None else f" · latency p50 {span(p50)}, p99 {span(p99)}"
-        self._said.set_text(f"{'' if since is None else f'since {moment(since)} · '}{figures}{times}")
+        compiling = (f"{each['im']} compiles {each['compiling']}" for each in sight.figures["managers"] if each.get("compiling"))
+        compiles = "; ".join(compiling if state == "deploying" else ())
+        self._said.set_text(compiles or f"{'' if since is None else f'since {moment(since)} · '}{figures}{times}")
         cause = summary["cause"]
         where = "" if cause is None or cause["instance"] is None else f"/{cause['instance']}"
         self._cause.set_text("" if cause is None else f"{cause['subquery']}{where}: {cause['cause']}")
