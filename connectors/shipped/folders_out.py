@@ -65,6 +65,8 @@ class LocalOut(OutFolder):
 
     def __init__(self, folder: Path, name: str) -> None:
         self.called, self.folder, self.own = str(folder), folder, folder / f".{name}"
+        if (folder / f".{name}.manifest").exists():
+            raise ConnectorError(f"{folder}: its files are of a version before, whose manifest is not read: give {name!r} another folder")
         with self._failing():
             self.own.mkdir(parents=True, exist_ok=True)
             _sync(self.folder)

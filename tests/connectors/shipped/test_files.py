@@ -171,6 +171,9 @@ def test_a_manifest_that_makes_no_sense_is_said(tmp_path: Path) -> None:
     (tmp_path / ".bench" / "0000000003.manifest").write_text("{")
     with pytest.raises(ConnectorError, match=r"makes no sense, so it is not known what was written"):
         FilesSinkBench(tmp_path).sink().open("bench", 1)
+    (tmp_path / ".other.manifest").write_text("{}")
+    with pytest.raises(ConnectorError, match=r"of a version before, .*: give 'other' another folder"):
+        FilesSinkBench(tmp_path).sink().open("other", 1)
 
 
 # Stores, of which one is an FTP server
