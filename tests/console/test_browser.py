@@ -134,7 +134,13 @@ class Browsing:
             self.sees(word)
 
     def sees(self, word: str) -> None:
-        until(lambda: word in self.page.inner_text("body") or word in self.svg())
+        until(lambda: self._has(word))
+
+    def _has(self, word: str) -> bool:
+        try:
+            return word in self.page.inner_text("body") or word in self.svg()
+        except playwright.Error:  # another page has come meanwhile
+            return False
 
     def svg(self) -> str:
         return str(self.page.evaluate("[...document.querySelectorAll('svg text, svg title')].map(e => e.textContent).join('\\n')"))
