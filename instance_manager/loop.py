@@ -384,6 +384,7 @@ class Loop:
         hosted.ports.relay = self.fast_paths.relay(hosted)
         self.polls |= hosted.polls
         hosted.wake()
+        self.telling.add(hosted)
         self.telling.tell(hosted)
 
     def _meet(self, hosted: InstanceHost) -> None:

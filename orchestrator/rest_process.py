@@ -30,6 +30,7 @@ from orchestrator.rest.api import Api
 from orchestrator.rest.app import make_rest_app
 from orchestrator.rest.gateway_proxy import GatewayProxy
 from orchestrator.rest.guard import check_exposure
+from orchestrator.rest.key_routes import watch_keys
 from orchestrator.service_thread import ServiceThread
 
 _LOG = logging.getLogger(__name__)
@@ -68,11 +69,19 @@ def serve_rest(config: ClusterConfig) -> None:
     balancing.start()
     try:
         with asyncio.Runner(loop_factory=ServingLoop) as runner:
-            runner.run(server.serve(sockets=[listener]))
+            runner.run(_serve(server, listener, api))
     finally:
         api.audit.close()
         balancing.close()
         running.close()
+
+
+async def _serve(server: uvicorn.Server, listener: socket.socket, api: Api) -> None:
+    watching = asyncio.create_task(watch_keys(api))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        watching.cancel()
 
 
 def rest_settings(app: FastAPI, config: ClusterConfig, context: ssl.SSLContext | None) -> uvicorn.Config:

@@ -190,4 +190,4 @@ def _folded(left: SideRows, right: SideRows) -> np.ndarray:
 def _origin_of(side: tuple[Batch, np.ndarray]) -> np.ndarray:
     batch, rows = side
     assert batch.origin is not None, "a reader of joined tuples' origins gets those of both sides"
-    return batch.origin[rows] if len(batch) else np.zeros((len(rows), batch.origin.shape[1]), np.int64)
+    return batch.origin.take(rows, axis=0) if len(batch) else np.zeros((len(rows), batch.origin.shape[1]), np.int64)

@@ -17,7 +17,7 @@ from cep.transport.link import Packet
 from cep.transport.wire import SIZED_BYTES, Header
 
 GATHER_BYTES = 16 << 10  # a smaller body is copied behind its header
-LOT_BYTES = 256 << 10  # that a packet gathers
+LOT_BYTES = 1 << 20  # that a packet gathers
 PART_BYTES = 4 << 20  # of one body in one packet
 OVERHEAD_BYTES = 256  # that a packet counts for besides what it holds
 _APART = 1 << 63

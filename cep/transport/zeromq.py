@@ -1,7 +1,9 @@
 """ZeroMQ as the carrier of links: a ROUTER that is called, a DEALER for each endpoint that we call, and CURVE on both.
 
-ZeroMQ connects, frames, finds dead connections by heartbeats, encrypts, and says whose key a message was sent under. It may lose what lay
-in a connection that is cut: links (`cep.transport.link`) do not rely on it.
+ZeroMQ connects, frames, encrypts, and says whose key a message was sent under. It may lose what lay in a connection that is cut: links
+(`cep.transport.link`) do not rely on it. The kernel finds dead connections, not ZeroMQ's heartbeats: these abort the process where one is
+due on a connection that is closed by the other end while ours does not read it (libzmq#4364), as it does not where much has come and the
+engine is busy, or when it closes itself.
 """
 
 from __future__ import annotations
@@ -28,17 +30,19 @@ PART_BYTES_MAX = 8 << 20  # of one part of a frame; a connection that announces 
 INBOUND_MAX = 16_384  # frames that one connection may have waiting here before it is not read from
 BACKLOG = 4096
 LOGGED = 20
-#: Milliseconds. A connection counts as cut after two seconds of silence, and is tried again until it is there: an attempt that nothing
-#: answers is given up soon, for the one that follows finds a network that has healed.
-_PATIENCE_MS = {
-    zmq.HEARTBEAT_IVL: 500,
-    zmq.HEARTBEAT_TIMEOUT: 2_000,
-    zmq.HEARTBEAT_TTL: 3_000,
+#: Milliseconds, or seconds where TCP has those. A connection counts as cut when for two to three seconds nothing comes back on it, what is
+#: sent or, where nothing is, the kernel's probes; and is tried again until it is there: an attempt that nothing answers is given up soon,
+#: for the one that follows finds a network that has healed.
+_PATIENCE = {
+    zmq.TCP_MAXRT: 2_500,
+    zmq.TCP_KEEPALIVE: 1,
+    zmq.TCP_KEEPALIVE_IDLE: 1,
+    zmq.TCP_KEEPALIVE_INTVL: 1,
+    zmq.TCP_KEEPALIVE_CNT: 2,
     zmq.HANDSHAKE_IVL: 5_000,
     zmq.RECONNECT_IVL: 50,
     zmq.RECONNECT_IVL_MAX: 200,
     zmq.CONNECT_TIMEOUT: 500,
-    zmq.TCP_MAXRT: 3_000,
 }
 _MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)  # an operation on its enumerations takes a microsecond
 _POLLIN, _EVENTS = int(zmq.POLLIN), int(zmq.EVENTS)
@@ -97,7 +101,7 @@ def _prepare(socket: zmq.Socket[bytes]) -> None:
     socket.linger = 0
     socket.setsockopt(zmq.MAXMSGSIZE, PART_BYTES_MAX)
     socket.setsockopt(zmq.IPV6, 1)
-    for option, value in _PATIENCE_MS.items():
+    for option, value in _PATIENCE.items():
         socket.setsockopt(option, value)
 
 

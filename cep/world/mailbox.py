@@ -20,10 +20,13 @@ def _nobody_is_told() -> None:
 
 
 class Mailbox(Generic[T]):
-    """`put` and `take` may be called from any thread. `on_word`: a word has come, for what does not wait in `take`."""
+    """`put` and `take` may be called from any thread. `on_word`: a word has come, for what does not wait in `take`.
+
+    Not a `queue.SimpleQueue`: where its thread loses the core just when it looks how much of a short timeout is left, and that is less than
+    nothing, it waits for ever (CPython 3.11). What had been taken then lay here until the next word came."""
 
     def __init__(self) -> None:
-        self._words: queue.SimpleQueue[T] = queue.SimpleQueue()
+        self._words: queue.Queue[T] = queue.Queue()
         self.on_word: Callable[[], None] = _nobody_is_told
 
     def put(self, word: T) -> None:

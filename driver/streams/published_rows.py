@@ -48,9 +48,13 @@ class PublishedRows:
             for piece in _cut(batch):
                 times, greatest = self._times(piece, latest)
                 hidden = [times] * self.format.hides_time
-                arrays = [*piece.columns, *map(wire.int64_array, hidden)]
-                whole = pa.RecordBatch.from_arrays(arrays, schema=self.format.arrow)
-                yield Written(piece.num_rows, greatest, self._few(piece, hidden), whole)
+                yield Written(piece.num_rows, greatest, self._few(piece, hidden), self._whole(piece, hidden))
+
+    def _whole(self, batch: pa.RecordBatch, hidden: list[np.ndarray]) -> pa.RecordBatch:
+        """With the hidden columns. Where there are none it has its schema already, or one that Arrow's messages do not tell from it."""
+        if not hidden:
+            return batch
+        return pa.RecordBatch.from_arrays([*batch.columns, *map(wire.int64_array, hidden)], schema=self.format.arrow)
 
     def _few(self, batch: pa.RecordBatch, hidden: list[np.ndarray]) -> bytes | None:
         """The message of few rows without NULLs, however their batch lies."""

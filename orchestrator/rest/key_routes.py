@@ -1,12 +1,16 @@
-"""REST: the keys of the data plane. A client hands in its public key, which may do there what the token may that it is handed in with."""
+"""REST: the keys of the data plane. A client hands in its public key, which may do there what the token may that it is handed in with: a
+token that is removed takes its keys along, and one that may do less by now has keys that may do less."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from cep.errors import Conflict
+from cep.errors import CepError, Conflict, NotFound
 from cep.service.keys import ClientKey
 from cep.transport.curve import new_pair, public_key
 from orchestrator.rest import audit, models
@@ -16,6 +20,7 @@ from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import RegisterKey, RevokeKey, RotateMembersKey
 from orchestrator.state.keys import NO_KEYS
 
+LOOK_S = 1.0  # between looks at the tokens
 router = APIRouter(route_class=DocumentRoute)
 
 
@@ -68,3 +73,24 @@ async def _members(api: Api) -> str:
         return state.keys.members.public
 
     return await api.ask(public)
+
+
+async def watch_keys(api: Api) -> None:
+    """For ever; an orchestrator that does not lead has none."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        with suppress(CepError):  # it does not lead, or ZooKeeper is away: the next look has it
+            await follow_tokens(api)
+
+
+async def follow_tokens(api: Api) -> None:
+    """Raises what `Api.do` does."""
+    if not api.tokens.are_asked_for:
+        return
+    for key in await api.ask(lambda state: list(state.keys.clients.values())):
+        access = api.tokens.named(key.name)
+        if access is None:
+            with suppress(NotFound):  # it has just ended
+                await api.do(RevokeKey(key.public))
+        elif key.roles != (roles := tuple(map(str, access.roles))):
+            await api.do(RegisterKey(replace(key, roles=roles)))

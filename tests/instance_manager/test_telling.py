@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from cep.elements import End, Fail, Stop
+from cep.elements import MAX_TIME, MIN_TIME, End, Fail, Stop
 from instance_manager.hosting import InstanceHost
 from instance_manager.telling import Telling
 from tests.cep.dataflow.test_instance import Pass
-from tests.instance_manager.test_ready import Line, at_home
+from tests.instance_manager.test_ready import Line, at_home, settle
 
 
 class Bench:
@@ -83,3 +83,17 @@ def test_who_has_left_is_not_waited_for_and_not_told_of(bench: Bench) -> None:
     assert bench.take() == []
     bench.telling.tick()
     assert bench.take() == [".", "1 ended"]
+
+
+def test_a_loop_tells_together_what_ends_together() -> None:
+    with at_home() as loop:
+        told: list[str] = []
+        loop.telling = Telling(lambda: told.append("."), lambda hosted: told.append(f"{hosted.instance.state}"))
+        line = Line(loop, "l", [Pass, Pass, Pass], 1 << 20)
+        for i in range(6):  # each comes home, then each runs
+            line.add(i)
+            settle(loop)
+        told.clear()
+        line.channels[0].send(End(), 0, MAX_TIME, MIN_TIME)
+        settle(loop)
+        assert told == [".", "ended", "ended", "ended"]

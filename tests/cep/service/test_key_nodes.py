@@ -5,6 +5,7 @@ Tests `key_nodes.py`, `driver/streams/own_keys.py`, `orchestrator/rest/key_route
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from cep.service.access import Role
 from cep.service.key_nodes import KeyNodes
 from cep.service.keys import keyring_of, read_pair
-from cep.service.token_file import add_token
+from cep.service.token_file import add_token, remove_token
 from cep.transport import wire
 from cep.transport.curve import KeyPair, new_pair
 from cep.transport.keyring import Keyring
@@ -24,6 +25,7 @@ from cep.world.zookeeper import ZooKeeperSession
 from driver.cluster import Cluster as Client
 from driver.streams.data_plane import DataPlane
 from driver.streams.own_keys import OwnKeys
+from orchestrator.rest.key_routes import follow_tokens
 from orchestrator.state.events import RevokeKey
 from tests.cep.service.test_tls import keys as made_keys
 from tests.orchestrator.rest.test_app import Server
@@ -100,6 +102,25 @@ def test_a_key_counts_when_it_is_handed_in_and_no_more_when_it_is_revoked(parts:
         mine.close()  # or ZeroMQ waits for it for ever
     server.api.service.do(RevokeKey(pair.public)).result(HANG_S)
     until(lambda: member.look() or pair.public not in member.rings[-1].clients)  # type: ignore[union-attr]
+
+
+def test_keys_follow_their_tokens(parts: tuple[Member, Server, Client]) -> None:
+    """What may do less has keys that may do less, and what is removed has none."""
+    _, server, client = parts
+    tokens, pair = Path(str(server.api.config.tokens)), new_pair()
+    client.register_key(pair.public)
+
+    def roles() -> tuple[str, ...] | None:
+        asyncio.run(follow_tokens(server.api))
+        key = server.api.service.ask(lambda state: state.keys.clients.get(pair.public)).result(HANG_S)
+        return None if key is None else key.roles
+
+    assert roles() == ("publish:a",)
+    remove_token(tokens, "me")
+    add_token(tokens, "me", [Role("subscribe", "b")], "")
+    assert roles() == ("subscribe:b",)
+    remove_token(tokens, "me")
+    assert roles() is None
 
 
 def test_the_members_pair_is_another_while_all_runs(parts: tuple[Member, Server, Client]) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -25,7 +27,9 @@ from cep.transport.keyring import MEMBER, Keyring, Speaker
 from cep.transport.linked import LinkSockets
 from cep.transport.sockets import is_endpoint, is_gone
 from cep.transport.wire import Header
-from tests.support.waiting import until
+from tests.support.paths import ROOT
+from tests.support.recorder import Recorder
+from tests.support.waiting import HANG_S, until
 
 Pair = tuple[str, str]
 Open = Callable[..., LinkSockets]
@@ -123,6 +127,32 @@ def test_a_client_does_not_speak_to_a_server_with_another_key(opened: Open) -> N
         joe.park(5)
         member.park(5)
         assert member.receive() is None
+
+
+def test_what_was_listened_to_is_of_no_use_when_it_is_said_again(opened: Open) -> None:
+    """A connection of joe's, its handshake and a message, byte for byte: the server's part of the handshake is new each time."""
+    member, joe = opened("h1", RING), opened("h3", Keyring(*JOE, MEMBERS[0]), "")
+    at = address_of(member)
+    recorder = Recorder(at)
+    try:
+        joe.send(member.endpoint.replace(at, recorder.address), Header(wire.BATCH, 1, 1), b"x")
+        until(lambda: joe.park(5) or member.park(5) or member.receive())
+        said = bytes(recorder.said)
+    finally:
+        recorder.close()
+    with socket.create_connection(("127.0.0.1", int(at.rpartition(":")[2]))) as again:
+        again.settimeout(HANG_S)
+        heard, hello = b"", 64 + 202  # ZMTP's greeting, and CURVE's first command
+        again.sendall(said[:hello])
+        while b"WELCOME" not in heard:
+            heard += (piece := again.recv(4096))
+            assert piece, "it was closed before the handshake"
+        again.sendall(said[hello:])
+        with suppress(ConnectionResetError):
+            assert not again.recv(4096), "the member closes the connection"
+    assert len(said) > hello + 400
+    assert member.receive() is None
+    exchange(opened("h4", Keyring(*JOE, MEMBERS[0]), ""), member)
 
 
 def test_keys_are_replaced_while_links_are_open(opened: Open) -> None:
@@ -387,6 +417,12 @@ def test_an_address_that_is_taken_is_an_error_that_names_it(opened: Open, tmp_pa
     with pytest.raises(OSError, match=f"the address {address} for links cannot be had"):
         LinkSockets(f"link://h2@{address}{tmp_path}/h2")
     assert not (tmp_path / "h2").exists()
+
+
+def test_a_connection_that_is_closed_while_it_is_not_read_ends_no_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.support.flooded_link", str(tmp_path)]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S)
+    assert (found.returncode, found.stdout) == (0, "went on\n"), found.stderr
 
 
 def test_nonsense_at_the_port_harms_no_other() -> None:

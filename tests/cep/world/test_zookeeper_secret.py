@@ -71,6 +71,22 @@ def _all(client: KazooClient, path: str) -> Iterator[str]:
         yield from _all(client, f"{path}/{name}")
 
 
+def test_a_session_is_not_to_be_had_by_its_number(zookeeper: Keeper) -> None:
+    """Whoever could close another's session would take an instance manager's node, and so its life. ZooKeeper asks for its password."""
+    own = connect(zookeeper.fresh(), 10)
+    own.start(timeout=HANG_S)
+    own.create("/alive", b"", ephemeral=True)
+    session = own.client_id[0]
+    thief = KazooClient(zookeeper.server.hosts, 10, client_id=(session, bytes(16)))
+    thief.start(timeout=HANG_S)
+    assert thief.client_id[0] != session, "it is given one of its own"
+    thief.stop()
+    thief.close()
+    assert own.exists("/alive") is not None and own.client_id[0] == session
+    own.stop()
+    own.close()
+
+
 def test_the_wrong_secret_is_a_strangers(closed: Cluster, tmp_path: Path) -> None:
     make_secret(tmp_path / "another")
     client = connect(closed.config.zookeeper, 10, str(tmp_path / "another"))
