@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -93,9 +93,7 @@ def described(document: Any) -> Described:
 def _end(document: dict[str, Any], is_source: bool) -> tuple[str, Connector, ConnectorOptions, ValueFormat | None]:
     kind = _text(document, "connector")
     if kind not in known():
-        near = get_close_matches(kind, known(), 1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise WrongDocument(f"there is no connector {kind!r}{hint}; there are {', '.join(sorted(known()))}", "/connector")
+        raise WrongDocument(f"there is no connector {kind!r}{_meant(kind, known())}; there are {', '.join(sorted(known()))}", "/connector")
     connector = loaded(kind)
     model = connector.source_options if is_source else connector.sink_options
     if model is None:
@@ -126,8 +124,22 @@ def _validated(model: type[ConnectorOptions], own: dict[str, Any], pointer: str)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in first["loc"])
-        said = f"no option {first['loc'][-1]!r}; there are {', '.join(model.model_fields)}" if first["type"] == "extra_forbidden" else ""
-        raise WrongDocument(said or f"{'.'.join(map(str, first['loc']))}: {first['msg']}", pointer + place) from None
+        raise WrongDocument(_told(first, model), pointer + place) from None
+
+
+def _told(wrong: Mapping[str, Any], model: type[ConnectorOptions]) -> str:
+    """What pydantic says, without the value, which may be a secret."""
+    name = ".".join(map(str, wrong["loc"]))
+    if wrong["type"] == "extra_forbidden":
+        return f"no option {name!r}{_meant(name, model.model_fields)}; there are {', '.join(model.model_fields)}"
+    if wrong["type"] == "missing":
+        return f"{name} is missing: {model.model_fields[name].description or 'it has to be said'}"
+    return f"{name}: {wrong['msg'].removeprefix('Value error, ').replace('Input should be', 'expected')}"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, known, 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _check_keys(document: Mapping[str, Any], keys: tuple[str, ...]) -> None:

@@ -115,21 +115,22 @@ class QueryActions:
             answers(dialog, "move it", do)
 
     def _scale(self) -> None:
-        sizes = {} if self._plan is None else {each["name"]: each["parallelism"] for each in self._plan["subqueries"]}
+        plan = self._plan or {"subqueries": [], "fixed": {}}
+        sizes = {each["name"]: each["parallelism"] for each in plan["subqueries"] if each["name"] not in plan["fixed"]}
+        fixed = "\n".join(f"{name} stays as it is: {why}." for name, why in plan["fixed"].items())
         says = "It takes a checkpoint and goes on from there with so many instances; it stands still meanwhile. Answers do not change."
-        with asking(f"Scale a subquery of {self.name}", says) as dialog:
-            which = ui.select(
-                {name: f"{name}, {counted(n, 'instance')} now" for name, n in sizes.items()},
-                label="subquery",
-                value=next(iter(sizes), None),
-            )
-            which.props("dense outlined").classes("w-full")
-            count = (
-                ui.number("instances", value=next(iter(sizes.values()), 1), min=1, precision=0).props("dense outlined").classes("w-full")
-            )
+        with asking(f"Scale a subquery of {self.name}", f"{says if sizes else 'None of them can be scaled.'}\n{fixed}") as dialog:
+            if not sizes:
+                answers(dialog)
+                return
+            which = ui.select({name: f"{name}, {counted(n, 'instance')} now" for name, n in sizes.items()}, label="subquery")
+            count = ui.number("instances", min=1, precision=0).props("dense outlined").classes("w-full")
+            which.props("dense outlined").classes("w-full").on_value_change(lambda chosen: count.set_value(sizes[chosen.value]))
+            which.set_value(next(iter(sizes)))
 
             async def do() -> None:
                 wanted = {"subquery": which.value, "instances": int(count.value or 1)}
-                await self.shell.call(self._post(f"/scale?{WAIT}", wanted), f"{which.value} has {counted(wanted['instances'], 'instance')}")
+                before, after = sizes[which.value], counted(wanted["instances"], "instance")
+                await self.shell.call(self._post(f"/scale?{WAIT}", wanted), f"{which.value} has {after}; it had {before}")
 
             answers(dialog, "scale it", do)

@@ -243,3 +243,13 @@ def quantile_s(counts: Sequence[int], share: float) -> float | None:
         return None
     reached = next(i for i, so_far in enumerate(accumulate(counts)) if so_far >= share * total)
     return BOUNDS_US[min(reached, len(BOUNDS_US) - 1)] / 1e6
+
+
+def placed_figures(figures: Mapping[str, Any], plans: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Without instances that their query's plan has no more, since it was scaled: what they have done is told for ten minutes yet."""
+    placed = {(name, each["subquery"], each["index"]) for name, plan in plans.items() for each in plan["instances"]}
+
+    def is_there(each: Mapping[str, Any]) -> bool:
+        return each["query"] not in plans or (each["query"], each["subquery"], each["instance"]) in placed
+
+    return {**figures, "instances": list(filter(is_there, figures["instances"]))}

@@ -110,7 +110,7 @@ class Shell:
         try:
             answer = await run.io_bound(ask)
         except CepError as error:
-            ui.notify(said_of(error), type="negative", multi_line=True, timeout=10_000, close_button="close")
+            ui.notify(said_of(error), type="negative", multi_line=True, timeout=0, close_button="close")
             return None
         if done:
             ui.notify(done, type="positive")
@@ -137,18 +137,20 @@ def asking(title: str, says: str) -> Iterator[ui.dialog]:
     dialog.on("hide", dialog.delete)
 
 
-def answers(dialog: ui.dialog, action: str, do: Callable[[], Awaitable[object]], harm: bool = False) -> None:
-    """The buttons of a dialog: it is left, or it is done."""
+def answers(dialog: ui.dialog, action: str = "", do: Callable[[], Awaitable[object]] | None = None, harm: bool = False) -> None:
+    """The buttons of a dialog: it is left, or it is done, where there is something to do."""
     page = ui.context.client
 
     async def then() -> None:
         dialog.close()
         with page:  # the dialog, and the button in it, are gone by the time that it is done
+            assert do is not None
             await do()
 
     with ui.row().classes("w-full justify-end"):
         button("leave it", dialog.close)
-        button(action, then, "harm" if harm else "main")
+        if do is not None:
+            button(action, then, "harm" if harm else "main")
 
 
 def button(words: str, do: Callable[[], object], css: str = "") -> ui.button:

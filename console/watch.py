@@ -18,7 +18,7 @@ from typing import Any
 
 from cep.errors import CepError, NotFound
 from cep.service.access import Access, Role, checked_roles
-from console.rates import ClusterRates, LastReports, latencies_between, quantile_s, rates_between
+from console.rates import ClusterRates, LastReports, latencies_between, placed_figures, quantile_s, rates_between
 from driver.rest import Rest, path
 
 _LOG = logging.getLogger(__name__)
@@ -138,11 +138,13 @@ class ClusterWatch:
             each["id"] for each in seen.managers
         }:
             seen = self._look_at_rest(seen)
-        reports = self._reports.take(figures)
+        seen = replace(seen, plans=self._known_plans(seen))
+        figures = placed_figures(figures, seen.plans)
+        reports, seen = self._reports.take(figures), replace(seen, figures=figures)
         if before.figures["time"]:
             rates = rates_between(*reports, seen.managers)
             self._note(rates, latencies_between(before.figures, figures))
-            seen = replace(seen, rates=rates, plans=self._known_plans(seen, rates), moments=tuple(self._moments))
+            seen = replace(seen, rates=rates, moments=tuple(self._moments))
         return replace(seen, at=figures["time"], error="", number=before.number + 1)
 
     def _look_at_rest(self, seen: Sight) -> Sight:
@@ -170,12 +172,16 @@ class ClusterWatch:
         for name, found in latencies.items():
             self._latencies.setdefault(name, deque(maxlen=KEPT)).append((rates.time, found))
 
-    def _known_plans(self, seen: Sight, rates: ClusterRates) -> Mapping[str, Mapping[str, Any]]:
-        """A plan is asked for once, and again when its instances are others or elsewhere; of many queries a few at a time."""
-        placed = {name: frozenset((row.subquery, row.instance, row.im) for row in query.instances) for name, query in rates.queries.items()}
-        placed |= {each["name"]: frozenset() for each in seen.queries if each["name"] not in placed}
-        begun = {each["name"]: each["times"].get("deploying") for each in seen.queries}
-        wanted = {name: (where, begun[name]) for name, where in placed.items() if name in begun}
+    def _known_plans(self, seen: Sight) -> Mapping[str, Mapping[str, Any]]:
+        """A plan is asked for once, and again when its instances are others or elsewhere, or it has recovered, as it does when it is
+        scaled; of many queries a few at a time."""
+        where: dict[str, set[tuple[str, int, str]]] = {}
+        for each in seen.figures["instances"]:
+            where.setdefault(each["query"], set()).add((each["subquery"], each["instance"], each["im"]))
+        wanted = {
+            each["name"]: (frozenset(where.get(each["name"], ())), each["times"].get("deploying"), (each["recovery"] or {}).get("attempts"))
+            for each in seen.queries
+        }
         until = time.monotonic() + PLANS_S
         for name in [name for name, key in wanted.items() if self._plans.get(name, (None,))[0] != key]:
             if time.monotonic() > until:

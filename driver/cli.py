@@ -31,7 +31,7 @@ from driver.processes.health import HealthReport, gone, has_orchestrator, is_ali
 from driver.processes.run_folder import token_or_run_folders
 from driver.processes.supervisor import LocalConfig
 from driver.rows import publishing, stream_commands
-from driver.terminal import Authority, Token, Url, complain, out
+from driver.terminal import Authority, Token, Url, compiled_now, compiling_shown, complain, out
 
 CHECK_S = 0.5  # between two looks at whether the cluster is there
 
@@ -97,7 +97,7 @@ def deploy(
 ) -> None:
     """Deploys queries and waits until they run. One that cannot be deployed harms no other; the exit status says that there was one."""
     read = [(path, document) for path in documents for document in documents_in(path)]
-    with Cluster(url, token, ca=ca) as cluster:
+    with Cluster(url, token, ca=ca) as cluster, compiling_shown(cluster.rest, "deploying"):
         outcomes = cluster.deploy_all([document for _, document in read], start=start)
     for (path, document), outcome in zip(read, outcomes, strict=True):
         if isinstance(outcome, CepError):
@@ -158,6 +158,7 @@ def _tell(name: str | None, as_json: bool, url: str, token: str | None, ca: str 
         wrong = [*troubles(info["supervisors"], time.time()), *map(_set_aside, info["quarantined"]), *filter(None, [info["no_room"]])]
         wrong += unbound(cluster.instance_managers())
         wrong += filter(None, map(connecting.trouble, cluster.connectors()))
+        wrong += compiled_now(cluster.figures()["managers"])
     if as_json:
         print(json.dumps(found, indent=2))
     elif found:

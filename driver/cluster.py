@@ -50,9 +50,6 @@ TOGETHER_BYTES = 1 << 20
 MOVED_S = 50.0
 """How long `rebalance` and `move` wait until all is there: less than an answer may take."""
 
-_DECLARED = ("name", "schema", "event_time", "disorder", "event_times", "idle_after", "watermark")
-"""What a publisher has to know of its stream."""
-
 _BEFORE = {
     "ready": frozenset(("accepted", "deploying")),
     "running": frozenset(("accepted", "deploying", "ready")),
@@ -418,10 +415,9 @@ class Cluster:
     def _declaration(self, stream: str) -> Stream:
         """What is declared by that name now. Raises NotFound."""
         try:
-            document = self.rest.get(path("streams", stream))
+            return stream_documents.of_listing(self.rest.get(path("streams", stream)))
         except NotFound as error:
             raise self.rest.nearest(error, "/streams", stream) from None
-        return stream_documents.from_json({key: document[key] for key in _DECLARED if key in document})
 
     def open_publishers(self, streams: Iterable[Stream], name: str | None = None, keep_open: bool = False) -> list[Publisher]:
         """Opens a publisher of each of many streams, which are declared already, by a query for example; close them with

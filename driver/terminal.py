@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from cep.errors import CepError, counted
 from driver.configuration.table import BY_NAME
 from driver.processes.run_folder import token_or_run_folders
+from driver.rest import Rest
 
 PIPED_WIDTH = 200
 """Columns of a table that no terminal's width limits."""
+
+LOOK_S = 0.5
 
 
 def plain_console(**options: Any) -> Console:
@@ -40,3 +47,42 @@ Authority = Annotated[
     str | None,
     typer.Option("--ca", envvar="CEP_CA", help="The authority by whose certificate REST is known, a file; of `cep keys`, ca.crt."),
 ]
+
+
+def compiled_now(managers: Sequence[Mapping[str, Any]], before: Mapping[str, int] | None = None) -> list[str]:
+    """A line for each instance manager of `GET /figures` that compiles a kernel. `before`: how many each had made ready then."""
+    return [_line(each, (before or {}).get(each["im"])) for each in managers if each.get("compiling")]
+
+
+def _line(manager: Mapping[str, Any], before: int | None) -> str:
+    done = manager["compilations"] - before if before is not None else 0
+    behind = f", {counted(done, 'kernel')} before it" if done else ""
+    return f"{manager['im']} compiles {manager['compiling']}{behind}"
+
+
+@contextmanager
+def compiling_shown(rest: Rest, what: str) -> Iterator[None]:
+    """On a terminal a line says what is compiled meanwhile; it is gone behind the block. `what` is done."""
+    if not err.is_terminal:
+        yield
+        return
+    over = threading.Event()
+    with err.status(f"{what} …") as line:
+
+        def look() -> None:
+            before: dict[str, int] | None = None
+            while not over.wait(LOOK_S):
+                try:
+                    managers = rest.get("/figures")["managers"]
+                except CepError:  # whoever deploys hears of it
+                    continue
+                before = {each["im"]: each["compilations"] for each in managers} if before is None else before
+                line.update("; ".join([f"{what} …", *compiled_now(managers, before)]))
+
+        looking = threading.Thread(target=look, name="cep-progress", daemon=True)
+        looking.start()
+        try:
+            yield
+        finally:
+            over.set()
+            looking.join()

@@ -21,7 +21,7 @@ from cep.dataflow.outputs.balancer import RouteKey
 from cep.dataflow.outputs.output import EdgeOutput
 from cep.dataflow.reports import notes_of, waits_for, watermark_of
 from cep.elements import MAX_TIME, MIN_TIME
-from cep.kernels.jit import compilations
+from cep.kernels.jit import compilations, compiling
 from cep.model.packed import packed
 from cep.transport import wire
 from cep.transport.sockets import Sockets
@@ -103,6 +103,7 @@ class Reporter:
             "complete": complete,  # what is not among them has done nothing since it was
             "stalls": None if self.stalls is None else self.stalls.report(),
             "withdrawn": [list(place) for place in loop.ready.withdrawn()],
+            "compiling": compiling(),
             "process": {
                 "pid": os.getpid(),
                 "cpu_ns": self.usage.process_cpu_ns(),

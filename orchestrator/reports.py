@@ -35,6 +35,7 @@ def read_report(message: bytes) -> dict[str, Any]:
         raise ValueError("lists in lists in lists") from None
     _expect(isinstance(report, dict), "an object", report)
     _text(report.get("im"))
+    _text(report.get("compiling", ""))
     _numbers(report.get("process", {}))
     if report.get("stalls") is not None:
         _stalls(_object(report["stalls"]))

@@ -66,6 +66,7 @@ _wanted: set[Kernel] = set()  # those that were warmed while kernels are interpr
 _cache_dir = threading.Lock()  # held while Numba's setting is one kernel's folder
 _parts: list[tuple[Callable[..., Any], bool]] = []  # what kernels may call, and is it inlined: what Numba has not been told yet
 _accessors: list[tuple[Callable[..., Any], int, int]] = []  # likewise functions that find an array: its number, the width of its lines
+_compiling: list[str] = []  # kernels, now
 _telling = threading.Lock()  # held until it knows them
 _counts = {"compiled": 0, "interpreting": 0, "guarded": 0}
 
@@ -158,6 +159,11 @@ def warm(*kernels: Kernel) -> None:
 def compilations() -> int:
     """How many signatures were compiled or loaded in this process; it must not move after *ready*."""
     return _counts["compiled"]
+
+
+def compiling() -> str:
+    """The kernel that this process compiles now, or that another one compiles for it; empty: none."""
+    return next(iter(_compiling[-1:]), "")
 
 
 def count_compilation() -> None:
@@ -290,9 +296,13 @@ def _compile(wanted: Kernel) -> Callable[..., Any]:
     if marker.exists():
         return _compile_in(folder, wanted)
     folder.mkdir(exist_ok=True)
-    with _lock(folder / f"{wanted.__name__}.lock"), no_garbage():
-        compiled = _compile_in(folder, wanted)
-        marker.touch()
+    _compiling.append(wanted.__name__)
+    try:
+        with _lock(folder / f"{wanted.__name__}.lock"), no_garbage():
+            compiled = _compile_in(folder, wanted)
+            marker.touch()
+    finally:
+        _compiling.remove(wanted.__name__)
     return compiled
 
 

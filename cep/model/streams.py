@@ -18,7 +18,7 @@ from cep.model.schema import DataType, Schema
 from cep.model.types import Typed, typed
 
 BLOCK_BYTES = 64 << 20
-_OF_NO_DECLARATION = ("publishers", "read_by", "fed_by")
+_KEYS = frozenset(("name", "schema", "event_time", "disorder", "files", "event_times", "idle_after", "watermark"))
 USUAL_TIMES = next(iter(EVENT_TIMES))
 #: A publisher looks ten times a second whether it is idle.
 IDLE_AFTER_MIN = 100_000
@@ -227,16 +227,15 @@ def to_json(stream: Stream) -> dict[str, Any]:
 
 def of_listing(listed: Mapping[str, Any]) -> Stream:
     """A stream as REST lists it, declared or put out by a query, without what has to do with it."""
-    return from_json({key: each for key, each in listed.items() if key not in _OF_NO_DECLARATION})
+    return from_json({key: listed[key] for key in _KEYS & listed.keys()})
 
 
 def from_json(document: Any, pointer: str = "") -> Stream:
     expressions.check_nested(document, pointer)
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
         raise QueryError(f'expected a stream {{"name": ..., "schema": [...]}}, got {document!r}', pointer)
-    known = {"name", "schema", "event_time", "disorder", "files", "event_times", "idle_after", "watermark"}
-    for key in document.keys() - known:
-        raise QueryError(f"unknown key {key!r}{meant(key, known)}; a stream has {', '.join(sorted(known))}", f"{pointer}/{escaped(key)}")
+    for key in document.keys() - _KEYS:
+        raise QueryError(f"unknown key {key!r}{meant(key, _KEYS)}; a stream has {', '.join(sorted(_KEYS))}", f"{pointer}/{escaped(key)}")
     event_time = document.get("event_time")
     if isinstance(event_time, str):
         event_time = {"column": event_time}

@@ -25,7 +25,7 @@ def scaled(plan: PhysicalPlan, subquery: str, instances: int) -> PhysicalPlan:
         raise QueryError(f"there is no subquery {subquery!r}; there is {', '.join(names)}", "/subquery")
     if not 1 <= instances <= INSTANCES_MAX:
         raise QueryError(f"{subquery}: expected 1 to {INSTANCES_MAX:,} instances, got {instances:,}", "/instances")
-    if why := _why_fixed(plan, subquery):
+    if why := why_fixed(plan, subquery):
         raise _refusal(plan, subquery, instances, why)
     changed = replanned(plan, {subquery: instances})
     if why := _why_not(plan, changed, subquery):
@@ -43,7 +43,7 @@ def _refusal(plan: PhysicalPlan, subquery: str, instances: int, why: str) -> Que
     return QueryError(text, "/subquery")
 
 
-def _why_fixed(plan: PhysicalPlan, name: str) -> str:
+def why_fixed(plan: PhysicalPlan, name: str) -> str:
     """Why its number of instances is what it is, whatever is asked for; empty: it is not."""
     subquery = plan.subquery(name)
     if not recovers(plan):
@@ -62,7 +62,7 @@ def _why_not(plan: PhysicalPlan, changed: PhysicalPlan, name: str) -> str:
     """What else would be another one in the plan; empty: nothing."""
     for before, after in zip(plan.subqueries, changed.subqueries, strict=True):
         if before.pre_aggregates != after.pre_aggregates:
-            return f"{before.name} would begin or cease to make partial results for it"
+            return f"{before.name} would begin or cease to make partial results"
     for edge, other in zip(plan.edges, changed.edges, strict=True):
         if edge.target != name and edge != other:
             return f"{edge.target} has its state where {name} sends its rows, so its groups would be elsewhere too"

@@ -27,8 +27,9 @@ from connectors.contract import (
     ValueFormat,
 )
 from connectors.formats.files import OpenFile, opened
-from connectors.shipped.files_out import FilesWriter
+from connectors.shipped.files_out import NAME_BYTES, FilesWriter, cut
 from connectors.shipped.folders import STORES, Folder, LocalFolder, StoreFolder
+from connectors.shipped.folders_out import STORES_OUT, LocalOut, OutFolder, StoreOut
 
 LOOK_S = 0.2
 _HIDDEN = (".", "_")
@@ -41,13 +42,14 @@ def _one_place(path: str) -> str:
     return path
 
 
-def _here(path: str) -> str:
-    """A commit is the renaming of a manifest while no other writer looks at it."""
+def _of_store(path: str) -> str:
+    """A commit rests on writing that fails where something is there."""
     store, separator, _ = path.partition("://")
-    if separator:
-        raise ValueError(f"a store such as {store!r} locks no file and renames none at once: write to a folder of this machine")
-    if not path.startswith("/"):
-        raise ValueError("expected a folder, from the root on")
+    if separator and store not in STORES_OUT:
+        known = ", ".join(f"{each}://" for each in STORES_OUT)
+        raise ValueError(f"{store}:// has no writing that fails where something is there, so two writers could both commit; {known} have")
+    if not path.startswith("/") and not separator:
+        raise ValueError("expected a folder, from the root on, or of a store, such as s3://bucket/out")
     return path
 
 
@@ -76,7 +78,15 @@ class FilesIn(ConnectorOptions):
 class FilesOut(ConnectorOptions):
     """`to`: {"connector": "files", "path": "/data/out", "format": "json"}"""
 
-    path: Annotated[str, Field(description="The folder, from the root on; of this machine."), AfterValidator(_here)]
+    path: Annotated[
+        str,
+        Field(description="The folder, from the root on, or of a store of objects, such as `s3://…`."),
+        AfterValidator(_one_place),
+        AfterValidator(_of_store),
+    ]
+    store: Annotated[
+        dict[str, str], Field(description="What fsspec is told to reach the store; secrets as `${env:NAME}`.", default_factory=dict)
+    ]
     partition: Annotated[
         tuple[str, ...], Field(description="Columns whose values name folders, `day=2024-05-01/shop=7`; they are not in the files.")
     ] = ()
@@ -86,7 +96,12 @@ class FilesOut(ConnectorOptions):
     )
 
     def folders(self) -> Sequence[tuple[str, str]]:
-        return (("path", self.path),)
+        return (("path", self.path),) if self.path.startswith("/") else ()
+
+    def place(self, name: str) -> OutFolder:
+        """Where the connector of that name writes."""
+        name = cut(name, NAME_BYTES)
+        return LocalOut(Path(self.path), name) if self.path.startswith("/") else StoreOut(self.path, self.store, name)
 
 
 class FilesSource(RecordSource):
@@ -178,7 +193,7 @@ class FilesSink(AnswerSink):
         return self.options.roll_bytes
 
     def open(self, name: str, epoch: int) -> AnswerWriter:
-        return FilesWriter(Path(self.options.path), self.format, name, epoch, self.options.partition)
+        return FilesWriter(self.options.place(name), self.format, cut(name, NAME_BYTES), epoch, self.options.partition)
 
 
 FILES = Connector(FilesIn, FilesSource, FilesOut, FilesSink, many=True)

@@ -1,124 +1,158 @@
-"""Rolled files, exactly once.
+"""Rolled files, exactly once, also where nothing can be renamed or locked, as in stores of objects.
 
-A file is written under a hidden name, one for each folder that rows go to. The commit is the renaming of the manifest, which has the token
-and names those files; then the files get their names. Whoever opens the folder next does what was left to do.
+A file is written under a hidden name that no other writer uses, one for each folder that rows go to. The commit is one more manifest, with
+the number behind that of the last. It is put where nothing may be yet, so one of two writers finds it taken. It has the token, and names
+the files; then they get their names. Whoever opens the folder next does what was left to do, and puts a manifest of its own, behind which
+the writer before it can commit nothing. Manifests but the last are removed, so one that an old writer puts late may find its number free
+again: it counts only if no greater one is there.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 import pyarrow as pa
 
 from connectors.contract import AnswerWriter, ConnectorError, Fenced, ValueFormat
+from connectors.shipped.folders_out import OutFolder, at_once
 
 OPEN_MAX = 100
 NAME_BYTES, FOLDER_BYTES = 170, 230  # of a connector, or of a column and its value, in a name; a file system lets 255 be
 _SAFE, _NULL = " +,-.@_", "__HIVE_DEFAULT_PARTITION__"
+_MANIFEST, _PART = re.compile(r"(\d+)\.manifest(\..+)?"), re.compile(r"(\d+)\.\d+\.part")
+_NOTHING: dict[str, Any] = {"token": None, "epoch": 0, "next": 0, "files": {}}
 
 
 class _Part:
     """A file that is being written, under its hidden name."""
 
-    def __init__(self, path: Path, folder: str, format: ValueFormat, schema: pa.Schema) -> None:
-        self.path, self.folder = path, folder
-        self.file = path.open("wb")
+    def __init__(self, place: OutFolder, name: str, folder: str, format: ValueFormat, schema: pa.Schema) -> None:
+        self.place, self.name, self.folder = place, name, folder
+        self.file = place.begin(name)
         self.rows = format.rows_file(self.file, schema)
 
     def finish(self) -> None:
-        """Its bytes are on the disk."""
+        """Its bytes are there to stay."""
         if not self.file.closed:
-            with self.file:
-                self.rows.finish()
-                self.file.flush()
-                os.fsync(self.file.fileno())
+            self.rows.finish()
+            self.place.keep(self.name, self.file)
 
     def drop(self) -> None:
         if not self.file.closed:
             with suppress(OSError), self.file:
                 self.rows.finish()  # or what writes would find it closed when it goes
-        self.path.unlink(missing_ok=True)
+        self.place.remove([self.name])
 
 
 class FilesWriter(AnswerWriter):
     """One file at a time in each folder."""
 
-    def __init__(self, folder: Path, format: ValueFormat, name: str, epoch: int, partition: Sequence[str] = ()) -> None:
-        name = _cut(name, NAME_BYTES)
-        self.folder, self.format, self.name, self.epoch, self.partition = folder, format, name, epoch, partition
+    def __init__(self, place: OutFolder, format: ValueFormat, name: str, epoch: int, partition: Sequence[str] = ()) -> None:
+        self.place, self.format, self.name, self.epoch, self.partition = place, format, name, epoch, partition
         self.open: dict[str, _Part] = {}  # by the folder that each goes to, that which was written last at the end
         self.full: list[_Part] = []  # closed already
         self.begun = 0
-        self.manifest_path = folder / f".{name}.manifest"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self.lock = (folder / f".{name}.lock").open("ab")
-            with _Locked(self):
-                manifest = self._manifest()
-                self._check(manifest)
-                self._finish(manifest)
-                self._write_manifest(manifest | {"epoch": epoch, "files": {}})
-                own = re.compile(rf"\.{re.escape(name)}\.\d+\.\d+\.part")
-                for part in filter(own.fullmatch, os.listdir(folder)):  # of writers that were killed
-                    (folder / part).unlink()
-        except OSError as error:
-            raise ConnectorError(f"{folder}: {error.strerror}") from None
-        self.kept: str | None = manifest["token"]
+        self.number, self.manifest = self._last()
+        while not self._take_over():
+            self.number, self.manifest = self._last()
+        self._sweep()
 
     def token(self) -> str | None:
-        return self.kept
+        token: str | None = self.manifest["token"]
+        return token
 
     def write(self, rows: pa.RecordBatch, origin: str) -> None:
         try:
             for folder, part in self._apart(rows):
                 self._part(folder, part.schema).rows.write(part)
         except OSError as error:
-            raise ConnectorError(f"{self.folder}: {error.strerror}") from None
+            raise ConnectorError(f"{self.place.called}: {error.strerror}") from None
 
     def commit(self, token: str) -> None:
+        parts, self.full, self.open = [*self.full, *self.open.values()], [], {}  # whatever happens now: it may have come about
         try:
-            parts = [*self.full, *self.open.values()]
-            for part in parts:
-                part.finish()
-            with _Locked(self):
-                manifest = self._manifest()
-                self._check(manifest)
-                files = {part.path.name: self._named(part, number) for number, part in enumerate(parts, manifest["next"])}
-                said = {"token": token, "epoch": self.epoch, "next": manifest["next"] + len(files), "files": files}
-                self._write_manifest(said)  # the commit
-                self._finish(said)
+            at_once(_Part.finish, parts)
         except OSError as error:
-            raise ConnectorError(f"{self.folder}: {error.strerror}") from None
-        self.kept, self.full, self.open = token, [], {}
+            raise ConnectorError(f"{self.place.called}: {error.strerror}") from None
+        following, before = self.manifest["next"], self.number
+        files = {part.name: self._named(part, number) for number, part in enumerate(parts, following)}
+        self._put({"token": token, "epoch": self.epoch, "next": following + len(files), "files": files})
+        self.place.publish(files)
+        self.place.remove([_called(before)])
 
     def abort(self) -> None:
-        for part in (*self.full, *self.open.values()):
+        parts, self.full, self.open = [*self.full, *self.open.values()], [], {}
+        for part in parts:
             part.drop()
-        self.full, self.open = [], {}
 
     def close(self) -> None:
         self.abort()
-        self.lock.close()
+
+    def _take_over(self) -> bool:
+        """From the writer before. False: it has committed in between."""
+        self._check()
+        self.place.publish(self.manifest["files"])
+        try:
+            self._put(self.manifest | {"epoch": self.epoch, "files": {}})
+        except Fenced:
+            return False
+        return True
+
+    def _sweep(self) -> None:
+        """Takes away what writers before have left, who can commit nothing more; not what a later one is writing."""
+        for kind, first in (_PART, self.epoch), (_MANIFEST, self.number):
+            there = filter(None, map(kind.fullmatch, self.place.hidden()))
+            self.place.remove([each[0] for each in there if int(each[1]) < first])
+
+    def _last(self) -> tuple[int, dict[str, Any]]:
+        """The manifest that counts, and its number."""
+        there = filter(None, map(_MANIFEST.fullmatch, self.place.hidden()))
+        number = max((int(each[1]) for each in there if not each[2]), default=0)
+        if not number:
+            return 0, _NOTHING
+        try:
+            found: dict[str, Any] = json.loads(self.place.read(_called(number)))
+        except ValueError as error:
+            what = f"{self.place.called}: the manifest {_called(number)} of {self.name!r}"
+            raise ConnectorError(f"{what} makes no sense, so it is not known what was written: {error}") from None
+        return number, found
+
+    def _put(self, manifest: dict[str, Any]) -> None:
+        """The commit. Raises Fenced. What is there tells whether it has come about: the store's own answer may be lost."""
+        number, manifest = self.number + 1, manifest | {"attempt": uuid4().hex}
+        wrong: ConnectorError | None = None
+        try:
+            self.place.put_new(_called(number), json.dumps(manifest).encode())
+        except ConnectorError as error:
+            wrong = error
+        last, found = self._last()
+        if last < number:
+            raise wrong or ConnectorError(f"{self.place.called}: {_called(number)} was written, and is not there")  # it may come yet
+        if (last, found) != (number, manifest):
+            raise Fenced(f"{self.place.called}: another writer of {self.name!r} has come: its epoch is {found['epoch']}, ours {self.epoch}")
+        self.number, self.manifest = number, manifest
+
+    def _check(self) -> None:
+        if (there := self.manifest["epoch"]) > self.epoch:
+            raise Fenced(f"{self.place.called}: a later writer of {self.name!r} has come: epoch {there}, ours is {self.epoch}")
 
     def _part(self, folder: str, schema: pa.Schema) -> _Part:
         part = self.open.pop(folder, None)
         if part is None:
             if len(self.open) == OPEN_MAX:
                 oldest = self.open.pop(next(iter(self.open)))
-                oldest.finish()
                 self.full.append(oldest)
+                oldest.finish()
             self.begun += 1  # a name that was committed is never written again
-            part = _Part(self.folder / f".{self.name}.{self.epoch}.{self.begun}.part", folder, self.format, schema)
+            part = _Part(self.place, f"{self.epoch}.{self.begun}.part", folder, self.format, schema)
         self.open[folder] = part
         return part
 
@@ -141,70 +175,19 @@ class FilesWriter(AnswerWriter):
     def _named(self, part: _Part, number: int) -> str:
         return f"{part.folder}{'/' if part.folder else ''}{self.name}-{number:08d}{self.format.suffix}"
 
-    def _manifest(self) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads(self.manifest_path.read_bytes())
-        except FileNotFoundError:
-            return {"token": None, "epoch": 0, "next": 0, "files": {}}
-        except ValueError as error:
-            raise ConnectorError(f"{self.manifest_path} makes no sense, so it is not known what was written: {error}") from None
-        return found
 
-    def _write_manifest(self, said: dict[str, Any]) -> None:
-        new = self.manifest_path.with_suffix(".new")
-        with new.open("wb") as file:
-            file.write(json.dumps(said).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.manifest_path)
-        _sync(self.folder)
-
-    def _check(self, manifest: dict[str, Any]) -> None:
-        if manifest["epoch"] > self.epoch:
-            raise Fenced(f"{self.folder}: a later writer of {self.name!r} has come: epoch {manifest['epoch']}, ours is {self.epoch}")
-
-    def _finish(self, manifest: dict[str, Any]) -> None:
-        """The files that the manifest names get their names, if that was not done."""
-        synced = set()
-        for hidden, name in manifest["files"].items():
-            part, named = self.folder / hidden, self.folder / name
-            if part.exists():
-                named.parent.mkdir(parents=True, exist_ok=True)
-                part.replace(named)
-                synced |= {each for each in (named.parent, *named.parent.parents) if each.is_relative_to(self.folder)}
-        for folder in synced:
-            _sync(folder)
+def _called(number: int) -> str:
+    return f"{number:010d}.manifest"
 
 
 def _folder_name(column: str, value: Any) -> str:
     """As Hive has it, and so what reads such folders."""
     shown = value.isoformat() if isinstance(value, datetime) else "" if value is None else str(value)
-    return _cut(f"{quote(column, safe=_SAFE)}={quote(shown, safe=_SAFE) or _NULL}", FOLDER_BYTES)
+    return cut(f"{quote(column, safe=_SAFE)}={quote(shown, safe=_SAFE) or _NULL}", FOLDER_BYTES)
 
 
-def _cut(name: str, most: int) -> str:
+def cut(name: str, most: int) -> str:
     """`name`, of `most` bytes: where it is longer, so much of it and a hash, which tells it apart from all others. As
     `cep.model.limits.name_in_files`, which a connector may not import."""
     whole = name.encode()
     return name if len(whole) <= most else f"{whole[:most].decode(errors='ignore')}~{hashlib.sha256(whole).hexdigest()[:16]}"
-
-
-class _Locked:
-    """No other writer of the name looks at the manifest meanwhile."""
-
-    def __init__(self, writer: FilesWriter) -> None:
-        self.writer = writer
-
-    def __enter__(self) -> None:
-        fcntl.flock(self.writer.lock, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        fcntl.flock(self.writer.lock, fcntl.LOCK_UN)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -60,17 +60,17 @@ class StoreFolder(Folder):
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self.url = url.rstrip("/")
-        with _failing(self.url):
+        with failing(self.url):
             self.store, self.folder = library("fsspec.core", "stores").url_to_fs(self.url, **options, skip_instance_cache=True)
 
     def names(self) -> list[str]:
-        with _failing(self.url):
+        with failing(self.url):
             self.store.invalidate_cache()
             there = self.store.ls(self.folder, detail=True)
         return [each["name"].rstrip("/").rpartition("/")[2] for each in there if each["type"] == "file"]
 
     def open(self, name: str) -> BinaryIO:
-        with _failing(self.path(name)):
+        with failing(self.path(name)):
             file = self.store.open(f"{self.folder.rstrip('/')}/{name}", "rb", block_size=BLOCK_BYTES)
         return BufferedReader(_StoreFile(file, self.path(name)), BLOCK_BYTES)
 
@@ -97,7 +97,7 @@ class _StoreFile(RawIOBase):
         return int(self.file.tell())
 
     def readinto(self, into: Any) -> int:
-        with _failing(self.called):
+        with failing(self.called):
             found = self.file.read(len(into))
         into[: len(found)] = found
         return len(found)
@@ -109,7 +109,7 @@ class _StoreFile(RawIOBase):
 
 
 @contextmanager
-def _failing(what: str) -> Iterator[None]:
+def failing(what: str) -> Iterator[None]:
     """Each store has errors of its own."""
     try:
         yield

@@ -8,7 +8,7 @@ again where the other side gives them again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from io import BytesIO
@@ -19,7 +19,6 @@ import pyarrow as pa
 from pydantic import Field
 
 from connectors.contract import (
-    AnswerSink,
     AnswerWriter,
     Connector,
     ConnectorError,
@@ -27,10 +26,10 @@ from connectors.contract import (
     Place,
     Polled,
     RecordReader,
-    RecordSource,
     ValueFormat,
 )
 from connectors.formats.files import OpenFile, opened
+from connectors.shipped.plain import LiveSource, TokenlessSink
 
 ANSWER_BYTES_MAX = 16 << 20
 Url = Annotated[str, Field(pattern="^https?://", description="The address.")]
@@ -68,21 +67,6 @@ def _checked(answer: httpx.Response, url: str) -> None:
     """Raises ConnectorError."""
     if not answer.is_success:
         raise ConnectorError(f"{url} answered {answer.status_code}: {answer.text[:200]}")
-
-
-class HttpSource(RecordSource):
-    """One partition: the address."""
-
-    replayable, numbered = False, False
-
-    def __init__(self, options: HttpIn, format: ValueFormat) -> None:
-        self.options, self.format = options, format
-
-    def partitions(self) -> Sequence[str]:
-        return (self.options.url,)
-
-    def open(self, partition: str, place: Place | None) -> RecordReader:
-        return HttpReader(self.options, self.format)
 
 
 class HttpReader(RecordReader):
@@ -127,18 +111,6 @@ class HttpReader(RecordReader):
         return opened(self.format, BytesIO(answer.content), self.options.url)
 
 
-class HttpSink(AnswerSink):
-    """An address to which rows are posted."""
-
-    keeps_tokens = False
-
-    def __init__(self, options: HttpOut, format: ValueFormat) -> None:
-        self.options, self.format = options, format
-
-    def open(self, name: str, epoch: int) -> AnswerWriter:
-        return HttpWriter(self.options, self.format, name, epoch)
-
-
 class HttpWriter(AnswerWriter):
     """Each request is one batch, or a part of one, so that it is the same if it is sent again, and its key too."""
 
@@ -171,4 +143,10 @@ class HttpWriter(AnswerWriter):
         return self.client.post(self.options.url, content=body, headers=headers)
 
 
-HTTP = Connector(HttpIn, HttpSource, HttpOut, HttpSink, many=True)
+HTTP = Connector(
+    HttpIn,
+    lambda options, format: LiveSource(options.url, lambda: HttpReader(options, format)),
+    HttpOut,
+    lambda options, format: TokenlessSink(lambda name, epoch: HttpWriter(options, format, name, epoch)),
+    many=True,
+)

@@ -15,7 +15,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
@@ -53,7 +53,7 @@ class KafkaIn(ConnectorOptions):
 
     servers: Servers
     topic: Topic
-    start: Annotated[str, Field(pattern="^(earliest|latest)$", description="Where it begins that has read nothing yet.")] = "earliest"
+    start: Annotated[Literal["earliest", "latest"], Field(description="Where it begins that has read nothing yet.")] = "earliest"
     group: Annotated[str | None, Field(description="A consumer group whose offsets show, to others, how far it is.")] = None
     config: Further = Field(default_factory=dict)
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import pyarrow as pa
 from pydantic import Field
 
 from connectors.contract import (
-    AnswerSink,
     AnswerWriter,
     Connector,
     ConnectorError,
@@ -23,11 +21,11 @@ from connectors.contract import (
     Place,
     Polled,
     RecordReader,
-    RecordSource,
     Secret,
     ValueFormat,
     library,
 )
+from connectors.shipped.plain import LiveSource, TokenlessSink
 
 EXTRA = "mqtt"
 CONNECT_S, ACKNOWLEDGED_S = 10.0, 15.0
@@ -105,21 +103,6 @@ class MqttSession:
         self.client.loop_stop()
 
 
-class MqttSource(RecordSource):
-    """One partition: the filter."""
-
-    replayable, numbered = False, False
-
-    def __init__(self, options: MqttIn, format: ValueFormat) -> None:
-        self.options = options
-
-    def partitions(self) -> Sequence[str]:
-        return (self.options.topic,)
-
-    def open(self, partition: str, place: Place | None) -> RecordReader:
-        return MqttReader(self.options)
-
-
 class MqttReader(RecordReader):
     """A place is how many messages this session has given."""
 
@@ -155,18 +138,6 @@ class MqttReader(RecordReader):
 
     def close(self) -> None:
         self.session.end()
-
-
-class MqttSink(AnswerSink):
-    """A topic."""
-
-    keeps_tokens = False
-
-    def __init__(self, options: MqttOut, format: ValueFormat) -> None:
-        self.options, self.format = options, format
-
-    def open(self, name: str, epoch: int) -> AnswerWriter:
-        return MqttWriter(self.options, self.format)
 
 
 class MqttWriter(AnswerWriter):
@@ -209,4 +180,10 @@ class MqttWriter(AnswerWriter):
         self.waiting.clear()
 
 
-MQTT = Connector(MqttIn, MqttSource, MqttOut, MqttSink, many=True)
+MQTT = Connector(
+    MqttIn,
+    lambda options, format: LiveSource(options.topic, lambda: MqttReader(options)),
+    MqttOut,
+    lambda options, format: TokenlessSink(lambda *_: MqttWriter(options, format)),
+    many=True,
+)

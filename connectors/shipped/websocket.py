@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Annotated
 
@@ -16,7 +16,6 @@ import pyarrow as pa
 from pydantic import Field
 
 from connectors.contract import (
-    AnswerSink,
     AnswerWriter,
     Connector,
     ConnectorError,
@@ -24,10 +23,10 @@ from connectors.contract import (
     Place,
     Polled,
     RecordReader,
-    RecordSource,
     ValueFormat,
     library,
 )
+from connectors.shipped.plain import LiveSource, TokenlessSink
 
 EXTRA = "websocket"
 CONNECT_S, PING_S, AWAY_S, ACKNOWLEDGED_S, CLOSE_S = 10.0, 20.0, 30.0, 15.0, 1.0
@@ -88,21 +87,6 @@ class _Line:
         self.connection.close()
 
 
-class WebsocketSource(RecordSource):
-    """One partition: the address."""
-
-    replayable, numbered = False, False
-
-    def __init__(self, options: WebsocketIn, format: ValueFormat) -> None:
-        self.options = options
-
-    def partitions(self) -> Sequence[str]:
-        return (self.options.url,)
-
-    def open(self, partition: str, place: Place | None) -> RecordReader:
-        return WebsocketReader(self.options)
-
-
 class WebsocketReader(RecordReader):
     """What is not polled is not read, and the other side is held up."""
 
@@ -131,18 +115,6 @@ class WebsocketReader(RecordReader):
 
     def close(self) -> None:
         self.line.close()
-
-
-class WebsocketSink(AnswerSink):
-    """An address."""
-
-    keeps_tokens = False
-
-    def __init__(self, options: WebsocketOut, format: ValueFormat) -> None:
-        self.options, self.format = options, format
-
-    def open(self, name: str, epoch: int) -> AnswerWriter:
-        return WebsocketWriter(self.options, self.format)
 
 
 class WebsocketWriter(AnswerWriter):
@@ -196,4 +168,10 @@ class WebsocketWriter(AnswerWriter):
         raise ConnectorError(f"{self.line.url}: the other side has not answered {what} within {ACKNOWLEDGED_S:g} s")
 
 
-WEBSOCKET = Connector(WebsocketIn, WebsocketSource, WebsocketOut, WebsocketSink, many=True)
+WEBSOCKET = Connector(
+    WebsocketIn,
+    lambda options, format: LiveSource(options.url, lambda: WebsocketReader(options)),
+    WebsocketOut,
+    lambda options, format: TokenlessSink(lambda *_: WebsocketWriter(options, format)),
+    many=True,
+)

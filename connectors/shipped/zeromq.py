@@ -3,14 +3,12 @@ lost."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
 
 from connectors.contract import (
-    AnswerSink,
     AnswerWriter,
     Connector,
     ConnectorError,
@@ -18,10 +16,10 @@ from connectors.contract import (
     Place,
     Polled,
     RecordReader,
-    RecordSource,
     ValueFormat,
     library,
 )
+from connectors.shipped.plain import LiveSource, TokenlessSink
 
 SEND_MS, LINGER_MS = 10_000, 2_000
 Endpoint = Annotated[str, Field(pattern="^(tcp|ipc)://", description="`tcp://HOST:PORT` or `ipc://PATH`.")]
@@ -59,21 +57,6 @@ def _socket(options: ZeromqIn | ZeromqOut) -> Any:
     return made
 
 
-class ZeromqSource(RecordSource):
-    """One partition: the endpoint."""
-
-    replayable, numbered = False, False
-
-    def __init__(self, options: ZeromqIn, format: ValueFormat) -> None:
-        self.options = options
-
-    def partitions(self) -> Sequence[str]:
-        return (self.options.endpoint,)
-
-    def open(self, partition: str, place: Place | None) -> RecordReader:
-        return ZeromqReader(self.options)
-
-
 class ZeromqReader(RecordReader):
     """Of a message of several parts the last is the value."""
 
@@ -97,18 +80,6 @@ class ZeromqReader(RecordReader):
 
     def close(self) -> None:
         self.socket.close(0)
-
-
-class ZeromqSink(AnswerSink):
-    """An endpoint."""
-
-    keeps_tokens = False
-
-    def __init__(self, options: ZeromqOut, format: ValueFormat) -> None:
-        self.options, self.format = options, format
-
-    def open(self, name: str, epoch: int) -> AnswerWriter:
-        return ZeromqWriter(self.options, self.format)
 
 
 class ZeromqWriter(AnswerWriter):
@@ -135,4 +106,10 @@ class ZeromqWriter(AnswerWriter):
         self.socket.close()
 
 
-ZEROMQ = Connector(ZeromqIn, ZeromqSource, ZeromqOut, ZeromqSink, many=True)
+ZEROMQ = Connector(
+    ZeromqIn,
+    lambda options, format: LiveSource(options.endpoint, lambda: ZeromqReader(options)),
+    ZeromqOut,
+    lambda options, format: TokenlessSink(lambda *_: ZeromqWriter(options, format)),
+    many=True,
+)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import yaml
 from nicegui import ui
 
-from cep.errors import CepError, NotFound, QueryError
+from cep.errors import CepError, NotFound, QueryError, counted
 from console.alarms import query_page
 from console.pages.previewing import PreviewPanel
 from console.places import JSON, SQL, YAML, kind_of, place_of
@@ -103,7 +103,7 @@ class Editor:
         text, kind = self._text.value, self._kind_now
         self._text.set_language(LANGUAGES[kind])
         self._name.visible = kind == SQL
-        self._kind.set_text(f"{LANGUAGES[kind]}, {len(text.splitlines())} lines")
+        self._kind.set_text(f"{LANGUAGES[kind]}, {counted(len(text.splitlines()), 'line')}")
         try:
             found = await asyncio.to_thread(self._send, "/explain", text, kind)
         except CepError as error:

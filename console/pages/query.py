@@ -79,7 +79,7 @@ class QueryPage:
         self._sheet.show([_line(row, sight) for row in rates.instances])
         self._stalls.show(rates, sight)
         self._letters.show(rates)
-        about = tuple(_about(summary, rates, plan, sight.at)) if summary is not None else ()
+        about = tuple(_about(summary, rates, plan, sight)) if summary is not None else ()
         if about != self._facts:
             self._facts = about
             self._about.clear()
@@ -98,32 +98,44 @@ class QueryPage:
         p50, p99 = quantile_s(rates.latencies, 0.5), quantile_s(rates.latencies, 0.99)
         figures = f"{rate(rates.rows_in_s)} rows/s in · {rate(rates.rows_out_s)} out · {rates.cpu:.2f} cores · lag {span(rates.lag_s)}"
         times = "" if p99 is None else f" · latency p50 {span(p50)}, p99 {span(p99)}"
-        self._said.set_text(f"{'' if since is None else f'since {moment(since)} · '}{figures}{times}")
+        compiling = (f"{each['im']} compiles {each['compiling']}" for each in sight.figures["managers"] if each.get("compiling"))
+        compiles = "; ".join(compiling if state == "deploying" else ())
+        self._said.set_text(compiles or f"{'' if since is None else f'since {moment(since)} · '}{figures}{times}")
         cause = summary["cause"]
         where = "" if cause is None or cause["instance"] is None else f"/{cause['instance']}"
         self._cause.set_text("" if cause is None else f"{cause['subquery']}{where}: {cause['cause']}")
 
 
-def _about(summary: Mapping[str, Any], rates: QueryRates, plan: Mapping[str, Any] | None, now: float) -> list[tuple[str, str]]:
+def _about(summary: Mapping[str, Any], rates: QueryRates, plan: Mapping[str, Any] | None, sight: Sight) -> list[tuple[str, str]]:
     recovery = summary["recovery"]
-    lines = [("recovers", "no, it fails with an instance manager that it is on")] if recovery is None else _recovery(recovery, now)
+    lines = [("recovers", "no, it fails with an instance manager that it is on")] if recovery is None else _recovery(recovery, sight.at)
     if plan is not None:
         lines.append(
             ("reads", ", ".join(dict.fromkeys(edge["source"] for edge in plan["edges"] if edge["consumer"] == edge["source"])) or NONE)
         )
         options = plan["query"].get("options") or {}
-        lines.append(
-            (
-                "options",
-                ", ".join(f"{key.replace('_', ' ')} {options[key]}" for key in OPTIONS if options.get(key)) or "as they are by default",
-            )
-        )
-    lines.append(("rows out, in all", ", ".join(f"{stream} {count:,}" for stream, count in summary["rows"].items()) or NONE))
+        chosen = ", ".join(f"{key.replace('_', ' ')} {_shown(options[key])}" for key in OPTIONS if options.get(key))
+        lines.append(("options", chosen or "as they are by default"))
+    lines.append(("rows out, in all", ", ".join(f"{stream} {count:,}" for stream, count in _rows_out(summary, sight).items()) or NONE))
     lines.append(("state", bytes_of(rates.state_bytes)))
     lines.append(("late rows", f"{rates.late:,}"))
     if plan is not None:
         lines += [("note", note) for note in plan["notes"]]
     return lines
+
+
+def _rows_out(summary: Mapping[str, Any], sight: Sight) -> Mapping[str, int]:
+    """By output stream: of one that runs as its instances report it, for the summary has it from when its state changed last."""
+    reported = dict.fromkeys(summary["rows"], 0)
+    for each in sight.figures["instances"]:
+        for step in each["operators"] if each["query"] == summary["name"] else ():
+            if step["step"] == "output" and step["name"] in reported:
+                reported[step["name"]] += step["rows_out"]
+    return {stream: max(count, reported[stream]) for stream, count in summary["rows"].items()}
+
+
+def _shown(option: Any) -> str:
+    return " ".join(f"{name}: {value}" for name, value in option.items()) if isinstance(option, Mapping) else str(option)
 
 
 def _recovery(recovery: Mapping[str, Any], now: float) -> list[tuple[str, str]]:

@@ -15,15 +15,17 @@ from cep.model import query as queries
 from cep.model import streams
 from cep.model.streams import Stream
 from driver.applications.change import Change, Kind
-from driver.applications.declared import declared
+from driver.applications.declared import Application, declared
 from driver.applications.difference import (
     LEAVING,
     ClusterContents,
     DeployedQuery,
     conflicts,
     differences,
+    inputs_of,
     is_source,
     leaving_order,
+    streams_of,
     with_readers,
 )
 from driver.applications.reading import Variable, WrittenApplication, read_application
@@ -138,7 +140,7 @@ class Applying:
     def _decided(self, change: Change) -> Change:
         """Can a query that is to change be upgraded? The cluster says."""
         if change.action != "change":
-            return change
+            return self._deployable(change) if change.action in ("create", "restart") and change.kind == "query" else change
         running, query = self._cluster.query(change.name), self.application.queries[change.name]
         try:
             report = running.upgrade(query, dry_run=True)
@@ -146,11 +148,29 @@ class Applying:
                 return replace(change, action="upgrade", lines=(*change.lines, *report["text"].splitlines()))
             fresh = running.upgrade(query, dry_run=True, fresh=True)
         except CepError as error:
-            return replace(change, action="replace", why=str(error).removeprefix(f"query {change.name!r} "))
+            return self._deployable(replace(change, action="replace", why=str(error).removeprefix(f"query {change.name!r} ")))
         refused = "; ".join(f"{part['part']}: {part['advice'] or part['note']}" for part in report["parts"] if part["fate"] == "refused")
         if fresh["possible"]:
             return replace(change, action="fresh", lines=(*change.lines, *fresh["text"].splitlines()), why=refused)
-        return replace(change, action="replace", why=refused)
+        return self._deployable(replace(change, action="replace", why=refused))
+
+    def _deployable(self, change: Change) -> Change:
+        """Nothing is deleted, and nothing else made, for a query that cannot be deployed then. What reads a stream that is not there yet
+        is not known to be wrong."""
+        query, own = self.application.queries[change.name], self.application.streams
+        more = [own[name] for name in sorted(inputs_of(query) & own.keys()) if name not in {each.name for each in query.streams}]
+        query = replace(query, streams=(*query.streams, *more))
+        there = (
+            {each.name for each in query.streams}
+            | {each.name for each in query.operators}
+            | streams_of(Application("", {}, {}), self._found)
+        )
+        if inputs_of(query) <= there:
+            try:
+                self._cluster.explain(queries.to_json(query))
+            except QueryError as error:
+                return replace(change, action="refused", why=error.message)
+        return change
 
     # --- what is there
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ from cep.service.yaml_documents import load_yaml
 from driver.applications.change import Change
 from driver.cluster import Cluster
 from driver.configuration.table import URL
-from driver.terminal import Authority, Token, Url, out
+from driver.terminal import Authority, Token, Url, compiling_shown, out
 
 File = Annotated[Path, typer.Argument(help="The file of an application, YAML.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="A variable's value in place of that in the file, such as rate=1m.")]
@@ -73,11 +73,17 @@ def apply(
                 _say(applying.changes, _TO_DO)
             raise
         changed = 0
-        for change in () if dry_run else applying.run(anew):
+        changes = iter(()) if dry_run else applying.run(anew)
+        while (change := _next(cluster, changes)) is not None:
             out.print(_line(change, _DONE))
             changed += 1
     if not dry_run:
         out.print(f"{applying.name}: {counted(changed, 'change')}")
+
+
+def _next(cluster: Cluster, changes: Iterator[Change]) -> Change | None:
+    with compiling_shown(cluster.rest, "applying"):
+        return next(changes, None)
 
 
 def diff(file: File, values: Set = None, url: Url = URL, token: Token = None, ca: Authority = None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
-from cep.errors import QueryError, meant
+from cep.errors import QueryError, escaped, meant
 from cep.model import query as queries
 from cep.model import streams
 from cep.model.query import Query
@@ -111,13 +111,18 @@ def outputs_of(query: Query) -> frozenset[str]:
 
 def _stream(name: str, part: ApplicationPart) -> Stream:
     document = {key: each for key, each in part.document.items() if key != "from"}
-    if isinstance(schema := document.get("schema"), dict):
+    if not isinstance(schema := document.get("schema"), dict | list):
+        raise part.wrong(QueryError("schema: expected a mapping from columns to types, such as {ip: string}", "/schema"))
+    if isinstance(schema, dict):
         document["schema"] = [{"name": field, "type": type_} for field, type_ in schema.items()]
     if document.setdefault("name", name) != name:
         raise part.wrong(QueryError(f"the name is {document['name']!r} here, and {name!r} as its key", "/name"))
     try:
         return streams.from_json(document)
     except QueryError as error:
+        steps = error.pointer.split("/")
+        if isinstance(schema, dict) and steps[1:2] == ["schema"] and len(steps) > 2:  # by columns, and not by numbers, as it is written
+            error = QueryError(error.message, f"/schema/{escaped(list(schema)[int(steps[2])])}")
         raise part.wrong(error) from None
 
 

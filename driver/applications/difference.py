@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from cep.errors import QueryError
+from cep.errors import QueryError, meant
 from cep.model import query as queries
 from cep.model import streams
 from cep.model.growth import wider
@@ -66,8 +66,25 @@ def differences(application: Application, found: ClusterContents) -> list[Change
             gone[kind].append(name)
     changes += [Change("query", name, "remove") for name in leaving_order(found.queries, gone["query"])]
     changes += [Change("connector", name, "remove") for name in sorted(gone["connector"]) if name in found.connectors]
-    changes += [Change("stream", name, "remove") for name in sorted(gone["stream"]) if name in found.streams]
-    return changes
+    return changes + [_of_gone(name, gone["query"], application, found) for name in sorted(gone["stream"]) if name in found.streams]
+
+
+def _of_gone(stream: str, leaving: Collection[str], application: Application, found: ClusterContents) -> Change:
+    """A stream that is declared no more."""
+    staying = {name: each.query for name, each in found.queries.items() if name not in leaving and not is_over(each.state)}
+    readers = [name for name, query in sorted((staying | dict(application.queries)).items()) if stream in inputs_of(query)]
+    return Change("stream", stream, "refused", why=f"query {readers[0]!r} reads it") if readers else Change("stream", stream, "remove")
+
+
+def inputs_of(query: Query) -> frozenset[str]:
+    """What its operators and outputs take: streams, and operators."""
+    return frozenset([*(each for operator in query.operators for each in operator.inputs), *(output.input for output in query.outputs)])
+
+
+def streams_of(application: Application, found: ClusterContents) -> frozenset[str]:
+    """Those that are there, or will be."""
+    deployed = [*application.queries.values(), *(each.query for each in found.queries.values())]
+    return frozenset([*application.streams, *found.streams]).union(*map(outputs_of, deployed))
 
 
 def is_source(document: Mapping[str, Any]) -> bool:
@@ -131,10 +148,13 @@ def _of_queries(application: Application, found: ClusterContents) -> Iterator[Ch
 
 
 def _of_connectors(application: Application, found: ClusterContents) -> Iterator[Change]:
+    known = streams_of(application, found)
     for name, wanted in application.connectors.items():
         there = found.connectors.get(name)
         if owner := (found.owners or {}).get(("connector", name)):
             yield Change("connector", name, "refused", why=f"it belongs to application {owner!r}")
+        elif (stream := wanted.document["stream"]) not in known:
+            yield Change("connector", name, "refused", why=f"there is no stream {stream!r}{meant(stream, known)}")
         elif there is None:
             yield Change("connector", name, "create")
         elif dict(there) != dict(wanted.document):

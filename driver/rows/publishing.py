@@ -30,8 +30,10 @@ def publish(
     token: Token = None,
     ca: Authority = None,
 ) -> None:
-    """Publishes the rows of a file, and ends the stream. Rows that do not fit are named with their lines, and the others are sent; then
-    the stream does not end, for it would look complete, and the exit status is 1."""
+    """Publishes the rows of a file, and ends the stream.
+
+    Rows that do not fit are named with their lines, and the others are sent; then the stream does not end, for it would look complete, and
+    the exit status is 1."""
     chosen = format_ or format_of(_name_of(file))
     with Cluster(url, token, ca=ca) as cluster, cluster.publisher(stream, name, keep_open) as publisher:
         sending = FileSending(file, publisher)

@@ -98,8 +98,9 @@ def tail(
     token: Token = None,
     ca: Authority = None,
 ) -> None:
-    """Shows the rows of a stream as they come, from now on, a line each, until it ends or Ctrl-C. It slows no query: rows that come
-    faster than they can be shown are dropped."""
+    """Shows the rows of a stream as they come, from now on, a line each, until it ends or Ctrl-C.
+
+    It slows no query: rows that come faster than they can be shown are dropped."""
     with Cluster(url, token, ca=ca) as cluster, _rows_of(cluster, stream) as answers:
         for line in islice(_json_lines(answers) if as_json else _columns(answers), rows if rows is None or as_json else rows + 1):
             print(line, flush=True)

@@ -77,7 +77,7 @@ class Metrics:
     def take(self, report: Mapping[str, Any], now: Now) -> None:
         """Notes a report. Raises KeyError or TypeError: it is none."""
         im = report["im"]
-        self.managers[im] = now, report.get("process", {})
+        self.managers[im] = now, {**report.get("process", {}), "compiling": report.get("compiling", "")}
         self.stalls.take(im, report.get("stalls"), now.wall)
         if report.get("complete"):
             self._complete[im] = now.wall

@@ -14,6 +14,7 @@ from cep.model.query import Query as CepQuery
 from cep.plan import physical
 from cep.plan.explain import explain
 from cep.plan.pictures import pictures
+from cep.plan.scaling import why_fixed
 from cep.service.flame import pictures_of
 from orchestrator.rest import audit, models, views
 from orchestrator.rest.api import Api, InjectedApi, Timeout, Until, Wait, confirmed
@@ -111,8 +112,10 @@ async def inspect(name: str, api: InjectedApi, until: Until = None, timeout: Tim
 
 @router.get("/queries/{name}/plan")
 async def plan_of(name: str, api: InjectedApi) -> dict[str, Any]:
-    """The whole physical plan."""
-    return physical.to_json(await api.ask(_plan(name)))
+    """The whole physical plan; `fixed` says of subqueries that cannot be scaled, whatever is asked for, why not."""
+    plan = await api.ask(_plan(name))
+    why = {each.name: why_fixed(plan, each.name) for each in plan.subqueries}
+    return physical.to_json(plan) | {"fixed": {subquery: said for subquery, said in why.items() if said}}
 
 
 @router.get("/queries/{name}/explain", response_model=models.Explanation)

@@ -11,12 +11,13 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -26,6 +27,7 @@ from driver.cli import app
 from tests.support.one_cluster import lives
 from tests.support.paths import ROOT
 from tests.support.postgres import INITDB, PostgresServer, postgres
+from tests.support.s3_server import WEED, S3Server
 from tests.support.waiting import HANG_S, until
 
 FILES, ROWS, KEYS = 8, 1000, 7
@@ -99,6 +101,22 @@ def rows_in(admin: psycopg.Connection) -> list[tuple[str, int, int, int]]:
     return [(f"{start.isoformat()}+00:00", key, visits, total) for start, key, visits, total in found]
 
 
+def feed_and_kill(cluster: LocalCluster, inside: Path, manager: str, found: Callable[[], object]) -> None:
+    """As soon as answers are found, the process of connectors, and that and an instance manager."""
+    for file in range(FILES):
+        put(inside, file, [record(i) for i in range(file * ROWS, (file + 1) * ROWS)], BAD[1] if file == BAD[0] else None)
+        if file == BAD[0]:
+            until(lambda: state(cluster, "in")["dead_letters"])
+            letter = cluster.rest.get("/connectors/in/dead-letters")[0]
+            assert (letter["place"], letter["value"]) == (f"{inside}/0002.jsonl@6", "nonsense")
+        if file in (3, 5):
+            until(found)
+            kill(cluster, "connectors")
+        if file == 5:
+            kill(cluster, manager)
+    put(inside, FILES, [record(FILES * ROWS + 1000)])
+
+
 @pytest.mark.skipif(not INITDB, reason="needs PostgreSQL")
 def test_each_answer_is_there_once_whatever_is_killed(cluster: LocalCluster, server: PostgresServer, tmp_path: Path) -> None:
     """In files and in a table."""
@@ -113,18 +131,7 @@ def test_each_answer_is_there_once_whatever_is_killed(cluster: LocalCluster, ser
     until(lambda: state(cluster, "table")["error"] == "no query puts the stream out")
     running = cluster.deploy(query("way"))
     cluster.connect({"name": "in", "stream": "way.in", "from": {"connector": "files", "path": str(inside)}})
-    for file in range(FILES):
-        put(inside, file, [record(i) for i in range(file * ROWS, (file + 1) * ROWS)], BAD[1] if file == BAD[0] else None)
-        if file == BAD[0]:
-            until(lambda: state(cluster, "in")["dead_letters"])
-            letter = cluster.rest.get("/connectors/in/dead-letters")[0]
-            assert (letter["place"], letter["value"]) == (f"{inside}/0002.jsonl@6", "nonsense")
-        if file in (3, 5):
-            until(lambda: answers(outside))
-            kill(cluster, "connectors")
-        if file == 5:
-            kill(cluster, running.status()["placed"][0]["im"])
-    put(inside, FILES, [record(FILES * ROWS + 1000)])
+    feed_and_kill(cluster, inside, running.status()["placed"][0]["im"], lambda: answers(outside))
     until(lambda: len(answers(outside)) >= len(expected()))
     assert sorted(answers(outside)) == sorted(expected())
     until(lambda: len(rows_in(admin)) >= len(expected()))
@@ -133,6 +140,35 @@ def test_each_answer_is_there_once_whatever_is_killed(cluster: LocalCluster, ser
     admin.close()
     until(lambda: 'cep_connector_up{connector="out"} 1' in cluster.metrics())
     assert 'cep_connector_dead_letters_total{connector="in"} 0' in cluster.metrics()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(WEED is None, reason="needs SeaweedFS")
+def test_each_answer_is_there_once_in_a_store_of_objects(cluster: LocalCluster, tmp_path: Path) -> None:
+    """A real server of S3; the secret is in a file."""
+    (inside := tmp_path / "in").mkdir()
+    (tmp_path / "s3").mkdir()
+    server = S3Server(tmp_path / "s3")
+    (secret := tmp_path / "secret").write_text("any")
+    options = server.options | {"secret": f"${{file:{secret}}}"}
+    end = {"connector": "files", "path": "s3://bucket/objects", "store": options, "format": "parquet", "roll_s": 0.1}
+    cluster.connect({"name": "objects", "stream": "objects.out", "to": end})
+    until(lambda: state(cluster, "objects")["error"] == "no query puts the stream out")
+    running = cluster.deploy(query("objects"))
+    cluster.connect({"name": "in", "stream": "objects.in", "from": {"connector": "files", "path": str(inside)}})
+
+    def objects() -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = pyarrow.dataset.dataset("bucket/objects", filesystem=server.store).to_table().to_pylist()
+        return rows
+
+    def found() -> bool:
+        return any(name.endswith(".parquet") for name in server.store.ls("bucket/objects", detail=False, refresh=True))
+
+    feed_and_kill(cluster, inside, running.status()["placed"][0]["im"], found)
+    until(lambda: len(objects()) >= len(expected()))
+    rows = sorted((row["start"].isoformat(), row["key"], row["visits"], row["total"]) for row in objects())
+    assert rows == sorted(expected())
+    server.stop()
 
 
 @pytest.mark.skipif(not INITDB, reason="needs PostgreSQL")

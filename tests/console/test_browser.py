@@ -6,6 +6,7 @@ Tests `actions.py`, `pages/now.py`, `pages/query.py`, `pages/queries.py`, `pages
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ import pytest
 from cep.errors import CepError
 from cep.service.access import Role
 from cep.service.token_file import add_token
-from driver import SESSION, TIME, LocalCluster, Query, col, count, lit, stream
+from driver import SESSION, TIME, LocalCluster, Query, col, count, lit, stream, sum_
 from tests.support.console_process import EVIL, console_of
 from tests.support.waiting import until
 
@@ -133,7 +134,13 @@ class Browsing:
             self.sees(word)
 
     def sees(self, word: str) -> None:
-        until(lambda: word in self.page.inner_text("body") or word in self.svg())
+        until(lambda: self._has(word))
+
+    def _has(self, word: str) -> bool:
+        try:
+            return word in self.page.inner_text("body") or word in self.svg()
+        except playwright.Error:  # another page has come meanwhile
+            return False
 
     def svg(self) -> str:
         return str(self.page.evaluate("[...document.querySelectorAll('svg text, svg title')].map(e => e.textContent).join('\\n')"))
@@ -253,6 +260,46 @@ def test_moving_and_stopping_to_their_end(browsing: Browsing, running: LocalClus
     browsing.sees("long stops")
     until(lambda: query.status()["state"] == "stopped")
     until(lambda: browsing.page.inner_text(".state >> nth=0") == "stopped")
+    query.delete()
+
+
+def test_scaling_and_upgrading_to_their_end(browsing: Browsing, running: LocalCluster, publishing: None) -> None:
+    """Each says what will happen, and what has happened, and the page shows it."""
+    kept = Query("grows").source(VISITS).filter("f", col("n") != 7351)
+    made = kept.aggregate("w", TIME("1s"), by="n", visits=count()).aggregate("all", TIME("1s"), visits=sum_("visits")).output("grows.out")
+    query = running.deploy(made.options(recover="on-commit", parallelism={"SQ1": 1, "SQ2": 2}))
+
+    def instances() -> list[str]:
+        return sorted(f"{each['subquery']}/{each['index']}" for each in query.plan()["instances"])
+
+    def scaled(to: int, said: str) -> None:
+        browsing.page.click("text=scale …")
+        browsing.sees("It takes a checkpoint and goes on from there with so many instances")
+        browsing.sees("SQ1 stays as it is: it reads stream")
+        browsing.sees("SQ3 stays as it is: it puts out 'grows.out'")
+        browsing.page.get_by_label("instances", exact=True).fill(str(to))
+        browsing.page.click("text=scale it")
+        browsing.sees(said)
+
+    browsing.go("/queries/grows", "Instances", "SQ2/1")
+    scaled(1, "cannot be scaled from 2 to 1 instances: ")
+    scaled(3, "SQ2 has 3 instances; it had 2")
+    assert instances() == ["SQ1/0", "SQ2/0", "SQ2/1", "SQ2/2", "SQ3/0"]
+    until(lambda: "SQ2/2" in browsing.page.inner_text("tbody >> nth=0"))
+    scaled(2, "SQ2 has 2 instances; it had 3")
+    assert instances() == ["SQ1/0", "SQ2/0", "SQ2/1", "SQ3/0"]
+    until(lambda: "SQ2/2" not in browsing.page.inner_text("tbody >> nth=0"))
+    browsing.page.click("text=upgrade …")
+    browsing.page.wait_for_url("**/editor?query=grows", timeout=45_000)
+    browsing.sees("7351")
+    typed(browsing, json.dumps(query.status()["document"]).replace("7351", "7352"))
+    browsing.sees("JSON, 1 line")
+    browsing.page.get_by_role("button", name="upgrade …").click()
+    browsing.sees("It takes a checkpoint, and goes on from there as this query")
+    browsing.page.click("text=upgrade it")
+    browsing.page.wait_for_url("**/queries/grows", timeout=45_000)
+    browsing.sees("SQ2/0")
+    assert "7352" in str(query.plan()["query"]) and "7351" not in str(query.plan()["query"])
     query.delete()
 
 

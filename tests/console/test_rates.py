@@ -11,7 +11,18 @@ import pytest
 
 from cep.dataflow.meter import LATENCY_BOUNDS_US
 from console import words
-from console.rates import BOUNDS_US, CLASSES, ClusterRates, FlowRates, LastReports, latencies_between, quantile_s, rates_between, summed
+from console.rates import (
+    BOUNDS_US,
+    CLASSES,
+    ClusterRates,
+    FlowRates,
+    LastReports,
+    latencies_between,
+    placed_figures,
+    quantile_s,
+    rates_between,
+    summed,
+)
 
 MANAGERS = [{"id": "im-0", "core": 0, "node": 0}]
 
@@ -134,3 +145,11 @@ def test_quantiles() -> None:
 )
 def test_words(shown: str, expected: str) -> None:
     assert shown == expected
+
+
+def test_what_was_scaled_away_is_not_shown() -> None:
+    """Figures of a query whose plan is not known yet are."""
+    told = [{"query": query, "subquery": "SQ2", "instance": index} for query in ("q", "new") for index in (0, 1)]
+    plans = {"q": {"instances": [{"subquery": "SQ1", "index": 1}, {"subquery": "SQ2", "index": 0}]}}
+    found = placed_figures({"time": 1.0, "managers": [], "instances": told}, plans)
+    assert found == {"time": 1.0, "managers": [], "instances": [told[0], *told[2:]]}

@@ -6,6 +6,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 
 from cep.kernels import jit
-from cep.kernels.jit import compilations, generate, interpreted, nothing_compiles, warm
+from cep.kernels.jit import compilations, compiling, generate, interpreted, nothing_compiles, warm
 from tests.support.paths import ROOT
+from tests.support.waiting import until
 
 SOURCE = '''
 import numpy as np
@@ -144,12 +146,22 @@ def test_two_processes_share_an_empty_cache(tmp_path: Path) -> None:
 
 
 def test_who_compiles_one_kernel_holds_up_no_other(cache: Path) -> None:
-    warm(generate(unique("compiled", 5), "test").double)
+    """And one that is waited for is told."""
+    double = generate(unique("compiled", 5), "test").double
+    warm(double)
     locks = list(cache.rglob("*lock"))
     assert len(locks) == 1
     with locks[0].open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         warm(generate(unique("other", 5), "test").double)
+        for marker in cache.rglob("double-*.complete"):
+            marker.unlink()
+        assert not compiling()
+        waiting = threading.Thread(target=jit.Kernel(double.function, double.signatures).ready)
+        waiting.start()
+        until(lambda: compiling() == "double")
+    waiting.join()
+    assert not compiling()
     assert len(list(cache.rglob("*.nbi"))) == 2
 
 

@@ -35,5 +35,5 @@ def test_nothing_else_is_another(instances: int) -> None:
 
 def test_partial_results_would_begin() -> None:
     before = planned("ip", {"SQ1": 1, "SQ2": 1, "SQ3": 1}, pre_aggregation="auto")
-    with pytest.raises(QueryError, match="would begin or cease to make partial results for it"):
+    with pytest.raises(QueryError, match="would begin or cease to make partial results"):
         scaled(before, "SQ2", 3)

@@ -18,7 +18,7 @@ from pyftpdlib.handlers import FTPHandler
 from pyftpdlib.servers import ThreadedFTPServer
 
 from connectors.conformance import SinkBench, SinkSuite, SourceBench, SourceSuite
-from connectors.contract import ConnectorError, FileFormat, Polled
+from connectors.contract import ConnectorError, Fenced, FileFormat, Polled
 from connectors.documents import WrongDocument, described
 from connectors.formats.known import FORMATS
 from connectors.shipped.files import FilesIn, FilesReader
@@ -167,9 +167,13 @@ def test_a_file_that_is_gone_in_the_middle_is_said(tmp_path: Path) -> None:
 
 def test_a_manifest_that_makes_no_sense_is_said(tmp_path: Path) -> None:
     """Nothing is begun anew for it."""
-    (tmp_path / ".bench.manifest").write_text("{")
+    (tmp_path / ".bench").mkdir()
+    (tmp_path / ".bench" / "0000000003.manifest").write_text("{")
     with pytest.raises(ConnectorError, match=r"makes no sense, so it is not known what was written"):
         FilesSinkBench(tmp_path).sink().open("bench", 1)
+    (tmp_path / ".other.manifest").write_text("{}")
+    with pytest.raises(ConnectorError, match=r"of a version before, .*: give 'other' another folder"):
+        FilesSinkBench(tmp_path).sink().open("other", 1)
 
 
 # Stores, of which one is an FTP server
@@ -227,11 +231,24 @@ def test_a_store_is_no_way_to_this_disk(path: str) -> None:
     assert refused.value.pointer == "/from/path"
 
 
-@pytest.mark.parametrize(("path", "said"), [("s3://bucket/out", "a store such as 's3' locks no file"), ("out", "from the root on")])
-def test_files_go_out_to_this_machine_only(path: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("ftp://host/out", r"ftp:// has no writing that fails where something is there, .*; s3://"),
+        ("file:///out", "file:// has no writing"),
+        ("s3://bucket::file:///out", "one place"),
+        ("out", "from the root on"),
+    ],
+)
+def test_files_go_out_where_a_commit_can_be(path: str, said: str) -> None:
     with pytest.raises(WrongDocument, match=said) as refused:
         described({"name": "c", "stream": "s", "to": {"connector": "files", "path": path, "format": "json"}})
     assert refused.value.pointer == "/to/path"
+
+
+def dying(*_: object) -> None:
+    """Here the process is killed."""
+    raise RuntimeError
 
 
 DAYS = pa.schema([("day", pa.string()), ("shop", pa.int64()), ("number", pa.int64())])
@@ -256,8 +273,9 @@ def test_folders_are_named_by_columns(format_: str, tmp_path: Path, monkeypatch:
     first.abort()
     first.write(days(40, 60), "q.1")
     assert isinstance(first, FilesWriter)
-    monkeypatch.setattr(first, "_finish", lambda manifest: None)  # here it is killed
-    first.commit("60")
+    with monkeypatch.context() as killed, pytest.raises(RuntimeError):
+        killed.setattr(first.place, "publish", dying)
+        first.commit("60")
     second = bench.sink().open("bench", 2)
     assert second.token() == "60" and not list(tmp_path.rglob("*.part"))
     second.write(days(60, 61), "q.3")
@@ -278,6 +296,54 @@ def test_what_cannot_name_folders_is_said(tmp_path: Path) -> None:
         with pytest.raises(ConnectorError, match=said):
             writer.write(days(0, 1), "q.0")
         writer.close()
+
+
+def test_a_commit_that_is_there_counts_whatever_its_writer_was_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer was lost; and where it comes about later, or not at all, nothing is taken away that it may name."""
+    writer = FilesSinkBench(tmp_path).sink().open("bench", 1)
+    assert isinstance(writer, FilesWriter)
+    put_new = writer.place.put_new
+
+    def lost(name: str, content: bytes) -> None:
+        put_new(name, content)
+        raise ConnectorError("timed out")
+
+    monkeypatch.setattr(writer.place, "put_new", lost)
+    writer.write(days(0, 3), "q.0")
+    writer.commit("3")
+    late: list[tuple[str, bytes]] = []
+
+    def delayed(name: str, content: bytes) -> None:
+        late.append((name, content))
+        raise ConnectorError("timed out")
+
+    monkeypatch.setattr(writer.place, "put_new", delayed)
+    writer.write(days(3, 5), "q.1")
+    with pytest.raises(ConnectorError, match="timed out"):
+        writer.commit("5")
+    writer.abort()
+    put_new(*late[0])
+    following = FilesSinkBench(tmp_path).sink().open("bench", 2)
+    assert following.token() == "5"
+    following.close()
+    assert sorted(FilesSinkBench(tmp_path).seen()) == list(range(5))
+
+
+def test_an_old_commit_under_a_number_that_is_free_again_does_not_count(tmp_path: Path) -> None:
+    bench = FilesSinkBench(tmp_path)
+    old = bench.sink().open("bench", 1)
+    old.write(days(0, 3), "q.0")
+    new = bench.sink().open("bench", 2)
+    for number in range(3):
+        new.write(days(number, number + 1), "q.0")
+        new.commit(str(number + 1))
+    with pytest.raises(Fenced, match="its epoch is 2, ours 1"):
+        old.commit("3")
+    new.close()
+    last = bench.sink().open("bench", 3)
+    assert last.token() == "3" and sorted(bench.seen()) == [0, 1, 2]
+    assert len(list((tmp_path / ".bench").iterdir())) == 1
+    last.close()
 
 
 @pytest.mark.parametrize("name", ["*", "[ab]", "q" * 1000, "語" * 300])

@@ -85,6 +85,23 @@ def test_changed_while_it_runs(cluster: LocalCluster, shop: Path) -> None:
     assert {each["name"] for each in cluster.queries()} == {"per-ip"}
 
 
+def test_what_cannot_be_deployed_takes_the_place_of_nothing(cluster: LocalCluster, shop: Path) -> None:
+    """A query that ran was deleted for one that was refused then."""
+    text = shop.read_text()
+    wrong = text.replace("{recover: on-commit}", "{recover: on-commit, parallelism: {SQ9: 2}}")
+    assert wrong != text
+    shop.write_text(wrong)
+    with pytest.raises(Conflict, match=r"query 'per-ip': .* no subquery 'SQ9'"):
+        cluster.apply(shop)
+    assert not cluster.queries()
+    shop.write_text(text)
+    cluster.apply(shop)
+    shop.write_text(wrong)
+    with pytest.raises(Conflict, match=r"query 'per-ip': .* no subquery 'SQ9'"):
+        cluster.apply(shop, anew=True)
+    assert {each["name"]: each["state"] for each in cluster.queries()}["per-ip"] == "running"
+
+
 def test_what_is_broken_off_is_taken_up_and_found(cluster: LocalCluster, shop: Path) -> None:
     """A query that only the cluster can refuse: what comes before it is there, and belongs to the application."""
     text = shop.read_text()

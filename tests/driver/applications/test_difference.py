@@ -67,6 +67,7 @@ CASES = {
         there(Q, owners={("query", "q"): "b", ("stream", "numbers"): "b"}),
         ["refused stream numbers: it belongs to application 'b'", "refused query q: it belongs to application 'b'"],
     ),
+    "declared no more, and read": (application(Q, streams=[]), there(Q), ["refused stream numbers: query 'q' reads it"]),
     "declared no more": (application(streams=[]), there(Q, R), ["remove query r", "remove query q", "remove stream numbers"]),
 }
 
@@ -77,9 +78,9 @@ IN, OUT = {"name": "in", "stream": "numbers", "from": {}}, {"name": "out", "stre
 def connected(*documents: dict[str, Any], owned: bool = True, owners=None) -> tuple[Application, ClusterContents]:
     """One that declares both connectors, and these are there."""
     wanted = {name: DeclaredConnector(each, ApplicationPart(Path(), "", each)) for name, each in (("in", IN), ("out", OUT))}
-    found = replace(there(owners=owners), connectors={each["name"]: each for each in documents})
+    found = replace(there(Q, owners=owners), connectors={each["name"]: each for each in documents})
     mine = [("connector", each["name"]) for each in documents] if owned else []
-    return replace(application(), connectors=wanted), replace(found, owned=[*found.owned, *mine])
+    return replace(application(Q), connectors=wanted), replace(found, owned=[*found.owned, *mine])
 
 
 def test_connectors() -> None:
@@ -90,6 +91,10 @@ def test_connectors() -> None:
     assert told(differences(*connected(OUT, owners={("connector", "in"): "b"}))) == ["refused connector in: it belongs to application 'b'"]
     other = {"name": "other", "stream": "s", "to": {}}
     assert told(differences(*connected(IN, OUT, other))) == ["remove connector other"]
+    wanted, found = connected()
+    wrong = DeclaredConnector(OUT | {"stream": "q.uot"}, ApplicationPart(Path(), "", {}))
+    [_, change] = differences(replace(wanted, connectors=wanted.connectors | {"out": wrong}), found)
+    assert told([change]) == ["refused connector out: there is no stream 'q.uot' (did you mean 'q.out'?)"]
 
 
 @pytest.mark.parametrize("wanted, found, changes", CASES.values(), ids=CASES)

@@ -115,11 +115,11 @@ def test_what_is_told_counts_while_its_process_lives() -> None:
     ("change", "pointer", "said"),
     [
         ({"from": {"connector": "file", "path": "/x"}}, "/from/connector", "there is no connector 'file' (did you mean 'files'?)"),
-        ({"from": {"connector": "files"}}, "/from/path", "path: Field required"),
+        ({"from": {"connector": "files"}}, "/from/path", "path is missing: The folder"),
         (
             {"from": {"connector": "files", "path": "/x", "folow": True}},
             "/from/folow",
-            "no option 'folow'; there are path, store, pattern, follow",
+            "no option 'folow' (did you mean 'follow'?); there are path, store, pattern, follow",
         ),
         ({"from": {"connector": "files", "path": "/x", "format": "xml"}}, "/from/format", "expected one of json, csv, raw"),
         (
