@@ -34,7 +34,7 @@ class TestPlanted:
         assert changed_wrong(4157)
 
     def test_readers_of_streams_that_are_scaled(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(scaling, "_why_fixed", lambda plan, name: "")
+        monkeypatch.setattr(scaling, "why_fixed", lambda plan, name: "")
         assert changed_wrong(4005)
 
     def test_an_attempt_by_the_plan_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
