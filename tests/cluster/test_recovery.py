@@ -199,6 +199,7 @@ def test_what_was_published_comes_out_though_no_checkpoint_is_due_and_is_sent_on
         for batch in range(batches):
             out.send([{"t": i * 10, "key": i % 7} for i in range(batch * rows, (batch + 1) * rows)])
             if batch == 30:
+                until(lambda: running.status()["recovery"]["checkpoints"]["last"]["age_s"] > 1.0)  # those that openings ask for have come
                 before = commits(running)
                 found += first.next_batch(60).to_pylist()
                 assert commits(running) == before, "it did not wait for one"
