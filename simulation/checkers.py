@@ -125,6 +125,11 @@ class CountsAgree:
         """The totals of an instance that is over."""
         self._found[subquery, index] = late, Counter(dead)
 
+    def left(self, instances: Collection[tuple[str, int]]) -> None:
+        """Those that the query has at its end. One of another number of instances may have ended before, in an attempt that did not
+        hold: what it counted, these have counted anew."""
+        self._found = {each: found for each, found in self._found.items() if each in instances}
+
     def complaints(self) -> Iterator[str]:
         if not self.is_exact:
             return

@@ -214,6 +214,7 @@ class SimulatedCluster:
         failing = self.outcome.publishing_failed
         self.answers.partial = {stream for stream in self.answers.expected if failing or not self.outcome.is_whole(stream)}
         self.counts.is_exact = found["state"] == "ended" and (self.work.recovers or not (failing or hit))
+        self.counts.left({(each.subquery, each.index) for each in self.current_plan().instances})
         self.recoveries = found["attempt"]
         self.moved = self._asked(_moves_made)
 
