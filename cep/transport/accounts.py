@@ -10,16 +10,15 @@ from __future__ import annotations
 import logging
 import socket as sockets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
-from struct import Struct
-from typing import NamedTuple
 
 import zmq
 from zmq.utils import monitor
 
-from cep.transport import zeromq
+from cep.transport import tcp, zeromq
 from cep.transport.link import WINDOW_BYTES
+from cep.transport.tcp import Passed
 
 COMING_MAX = WINDOW_BYTES + (32 << 20)  # bytes of a connection since a message of it was whole: more than a link may have under way
 ALL_COMING_MAX = 8 * WINDOW_BYTES  # the same of all together
@@ -27,15 +26,6 @@ GOING_MAX = 4 * WINDOW_BYTES  # bytes that a connection was sent and that it has
 LOOK_S = 0.5
 LOG = logging.getLogger(__name__)
 _SOURCE = int(zmq.SRCFD)
-_TCP_INFO = Struct("=24xI92xQQ8xI")  # struct tcp_info of Linux: unacked, bytes_acked, bytes_received, notsent_bytes
-
-
-class Passed(NamedTuple):
-    """What has passed over a connection, bytes. `waits`: is there something that the other end has not acknowledged?"""
-
-    received: int
-    acknowledged: int
-    waits: bool
 
 
 @dataclass
@@ -111,7 +101,11 @@ class Accounts:
     def _note_accepted(self) -> None:
         while zeromq.is_readable(self._events):
             accepted = monitor.recv_monitor_message(self._events, zmq.NOBLOCK)
-            self._by_descriptor[int(accepted["value"])] = Balance()
+            descriptor = int(accepted["value"])
+            self._by_descriptor[descriptor] = Balance()
+            with suppress(OSError, IndexError), tcp.borrowed(descriptor) as connection:  # it is closed by now, or another's
+                if connection.getsockname()[1] == self._port:
+                    tcp.keep_short(connection)
 
     def _coming(self) -> Iterator[tuple[int, int]]:
         """Descriptor and what of it has come, of those that may go on."""
@@ -131,21 +125,16 @@ class Accounts:
     def _passed(self, descriptor: int) -> Passed | None:
         """None: it is no connection of ours any more."""
         try:
-            with _borrowed(descriptor) as connection:
-                if connection.getsockname()[1] != self._port:
-                    return None
-                unacked, acknowledged, received, unsent = _TCP_INFO.unpack(
-                    connection.getsockopt(sockets.IPPROTO_TCP, sockets.TCP_INFO, _TCP_INFO.size)
-                )
+            with tcp.borrowed(descriptor) as connection:
+                return tcp.passed(connection) if connection.getsockname()[1] == self._port else None
         except (OSError, IndexError):  # it is closed, or something else by now
             return None
-        return Passed(received, acknowledged, bool(unacked or unsent))
 
     def _cut(self, descriptor: int, why: str) -> None:
         self.cut += 1
         del self._by_descriptor[descriptor]
         try:
-            with _borrowed(descriptor) as connection:
+            with tcp.borrowed(descriptor) as connection:
                 peer = connection.getpeername()
                 connection.shutdown(sockets.SHUT_RDWR)
         except OSError:  # it has gone meanwhile
@@ -156,13 +145,3 @@ class Accounts:
     def close(self) -> None:
         self._router.monitor(None, 0)
         self._events.close(linger=0)
-
-
-@contextmanager
-def _borrowed(descriptor: int) -> Iterator[sockets.socket]:
-    """ZeroMQ's own; it stays open. Raises OSError: it is no socket."""
-    connection = sockets.socket(fileno=descriptor)
-    try:
-        yield connection
-    finally:
-        connection.detach()

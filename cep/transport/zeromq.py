@@ -19,7 +19,7 @@ from zmq.auth.thread import ThreadAuthenticator
 from zmq.utils import monitor
 
 from cep.errors import ProtocolError
-from cep.transport import frames
+from cep.transport import frames, tcp
 from cep.transport.frames import Frame
 from cep.transport.keyring import Keyring
 
@@ -152,7 +152,7 @@ class ConnectionWatch:
     """What becomes of a DEALER's connections."""
 
     def __init__(self, dealer: zmq.Socket[bytes], address: str) -> None:
-        self._events = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | _REFUSED)
+        self._events = dealer.get_monitor_socket(zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | _REFUSED)
         self._dealer, self._address, self._refusals = dealer, address, 0
         self.refused = False  # a DEALER that was does not try again
 
@@ -164,11 +164,20 @@ class ConnectionWatch:
         """Has a connection been made since the last look?"""
         found = False
         while is_readable(self._events):
-            event = monitor.recv_monitor_message(self._events, zmq.NOBLOCK)["event"]
+            told = monitor.recv_monitor_message(self._events, zmq.NOBLOCK)
+            event = told["event"]
             found |= event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            if event == zmq.EVENT_CONNECTED:
+                self._keep_short(int(told["value"]))
             if event & _REFUSED:
                 self._note_refusal()
         return found
+
+    def _keep_short(self, descriptor: int) -> None:
+        """See `tcp.NEAR_BYTES`."""
+        with suppress(OSError, IndexError), tcp.borrowed(descriptor) as connection:  # it is closed by now, or something else
+            if connection.getpeername()[1] == int(self._address.rpartition(":")[2]):
+                tcp.keep_short(connection)
 
     def _note_refusal(self) -> None:
         self._refusals += 1
