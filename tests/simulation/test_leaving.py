@@ -11,8 +11,8 @@ from cep.plan.physical import Instance
 from orchestrator.records import InstanceManager, QueryRecord
 from orchestrator.state import evacuations, moves
 from orchestrator.state.cluster_model import ClusterModel
-from simulation.__main__ import run_seed
 from simulation.schedule import ScheduleTrace
+from simulation.seeds import run_seed
 
 _there, _check_now, _why_not = evacuations._there, moves._check_now, moves._why_not
 
