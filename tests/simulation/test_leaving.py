@@ -23,6 +23,12 @@ def test_a_query_goes_on_elsewhere(seed: int) -> None:
     assert found.left and found.moved.instances and found.wrong == []
 
 
+@pytest.mark.long
+def test_one_that_recovers_stays_while_all_hosts_are_left_and_goes_on_at_what_lives() -> None:
+    found = run_seed(300376, ScheduleTrace())
+    assert found.left == 2 and found.recoveries == 2 and found.wrong == []
+
+
 def test_the_same_seed_leaves_the_same_hosts() -> None:
     once, again = ScheduleTrace(keep=True), ScheduleTrace(keep=True)
     assert run_seed(63, once).left == run_seed(63, again).left
