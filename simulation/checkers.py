@@ -125,6 +125,10 @@ class CountsAgree:
         """The totals of an instance that is over."""
         self._found[subquery, index] = late, Counter(dead)
 
+    def keep(self, places: Collection[tuple[str, int]]) -> None:
+        """Those are all that there are in the end: of an attempt before others may have ended, and its query was scaled since."""
+        self._found = {place: totals for place, totals in self._found.items() if place in places}
+
     def complaints(self) -> Iterator[str]:
         if not self.is_exact:
             return
