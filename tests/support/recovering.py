@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from simulation.faults import EVERYTHING, Fault
+from simulation.faults import EVERYTHING, FILL, Fault
 from simulation.schedule import MS, ScheduleTrace
 from simulation.seeds import SeedRun, run_seed
 from simulation.workload import CHANGED_FROM, GROUPS_FROM, PUBLISHED_FROM, SEEDS_OF_A_QUERY, has_groups, is_changed
@@ -23,6 +23,19 @@ OFTEN = [
 ]
 #: Twice the whole cluster, ZooKeeper too, the second time perhaps before it has come back.
 COLD = [Fault(EVERYTHING, after_ms * MS) for after_ms in (800, 5_000)]
+#: The disk is full while instance managers die, and their query recovers.
+FULL = [
+    Fault(kind, after_ms * MS)
+    for kind, after_ms in (
+        (FILL, 1_200),
+        ("kill instance manager", 300),
+        (FILL, 2_500),
+        ("kill orchestrator", 100),
+        ("kill instance manager", 400),
+        (FILL, 3_000),
+        ("kill instance manager", 50),
+    )
+]
 #: Seeds of queries that recover (`simulation.workload`).
 SEEDS = tuple(seed for seed in range(600) if seed // 4 % 3 == 2)
 #: Likewise over published streams.
