@@ -7,60 +7,16 @@ import logging
 import os
 import sys
 import time
-import traceback
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from simulation.cluster import MovesMade, simulated
-from simulation.faults import Fault
+from simulation.planted import plant
 from simulation.schedule import ScheduleTrace
+from simulation.seeds import SeedRun, run_seed
 
 TWICE_EVERY = 50  # seeds, one is run twice
 COLLECT_EVERY = 25  # seeds after which what is garbage is looked for
-
-
-@dataclass
-class SeedRun:
-    """What came of one seed."""
-
-    seed: int
-    digest: str
-    events: int
-    moved: MovesMade
-    faults: Counter[str]
-    recoveries: int
-    wrong: list[str]
-    cuts: int = 0  # of the network between hosts
-    left: int = 0  # hosts
-
-    def __str__(self) -> str:
-        moves = f"{self.moved.buckets} moves of buckets, {self.moved.instances} of instances, {self.cuts} cuts, {self.left} hosts left"
-        faults = ", ".join(f"{count} x {kind}" for kind, count in sorted(self.faults.items())) or "no faults"
-        wrong = "".join(f"\n  WRONG {each}" for each in self.wrong)
-        return f"seed {self.seed}: {self.events} events, {moves}, {faults}, {self.recoveries} recoveries, trace {self.digest}{wrong}"
-
-
-def run_seed(
-    seed: int,
-    trace: ScheduleTrace,
-    faults: Sequence[Fault] | None = None,
-    resumes: bool | None = None,
-    at_once: bool | None = None,
-    moves: int | None = None,
-) -> SeedRun:
-    """`faults`: those that happen; `resumes`: do readers go on from tokens? `at_once`: are answers told as they are made? `moves`: so
-    many are asked for. None: as the seed says."""
-    with simulated(seed, trace, faults, resumes, at_once, moves) as cluster:
-        try:
-            wrong = cluster.run()
-        except Exception as error:
-            wrong = [f"{error!r}\n{cluster.described()}\n{''.join(traceback.format_exception(error))}"]
-    done = cluster.faults.done, cluster.recoveries, wrong, cluster.network.hosts.cuts, cluster.leaving.done
-    return SeedRun(seed, trace.digest, trace.count, cluster.moved, *done)
 
 
 def main(
@@ -69,8 +25,12 @@ def main(
     minutes: Annotated[float | None, typer.Option(help="Seeds one after the other for so long, however many.")] = None,
     seed: Annotated[int | None, typer.Option(help="This one alone.")] = None,
     trace: Annotated[bool, typer.Option(help="With `--seed`: what happened, line by line.")] = False,
+    planted: Annotated[bool, typer.Option("--planted", help="Bugs are planted; with `--minutes` each is searched for so long.")] = False,
+    only: Annotated[str, typer.Option(help="With `--planted`: bugs with these words in their names.")] = "",
 ) -> None:
-    """Runs seeds; ends with 1 if one has found something wrong."""
+    """Runs seeds; ends with 1 if one has found something wrong, or a planted bug is not found."""
+    if planted:
+        raise typer.Exit(bool(plant(minutes, only)))
     if seed is not None:
         found = run_seed(seed, kept := ScheduleTrace(keep=trace))
         print("\n".join([*(kept.lines or ()), str(found)]))

@@ -125,10 +125,9 @@ class CountsAgree:
         """The totals of an instance that is over."""
         self._found[subquery, index] = late, Counter(dead)
 
-    def left(self, instances: Collection[tuple[str, int]]) -> None:
-        """Those that the query has at its end. One of another number of instances may have ended before, in an attempt that did not
-        hold: what it counted, these have counted anew."""
-        self._found = {each: found for each, found in self._found.items() if each in instances}
+    def keep(self, places: Collection[tuple[str, int]]) -> None:
+        """Those are all that there are in the end: of an attempt before others may have ended, and its query was scaled since."""
+        self._found = {place: totals for place, totals in self._found.items() if place in places}
 
     def complaints(self) -> Iterator[str]:
         if not self.is_exact:

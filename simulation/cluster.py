@@ -213,8 +213,8 @@ class SimulatedCluster:
             self.outcome.judge(found["state"], found["cause"], hit, self.writer in lost)
         failing = self.outcome.publishing_failed
         self.answers.partial = {stream for stream in self.answers.expected if failing or not self.outcome.is_whole(stream)}
+        self.counts.keep({(each.subquery, each.index) for each in self.current_plan().instances})
         self.counts.is_exact = found["state"] == "ended" and (self.work.recovers or not (failing or hit))
-        self.counts.left({(each.subquery, each.index) for each in self.current_plan().instances})
         self.recoveries = found["attempt"]
         self.moved = self._asked(_moves_made)
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from cep.config import ClusterConfig
+from cep.world.store import BOUNDLESS, MemoryStore
 from orchestrator.records import Process
 from orchestrator.state.blame import BlamedDeath, Deaths
 from simulation.client import ClientProcess
@@ -25,6 +28,8 @@ HARMLESS = ("kill orchestrator", "freeze orchestrator", "expire orchestrator", "
 HARMFUL = ("kill instance manager",) * 3 + ("freeze instance manager", "expire instance manager", "kill writer", "kill reader")
 #: What a seed may draw from: nothing, what is not noticed, everything.
 MENUS: Sequence[Sequence[str]] = ((), HARMLESS, HARMLESS + HARMFUL, HARMFUL)
+FILL = "fill disk"
+DISKS_FROM, DISK_SHARE = 20_000, 0.15  # seeds before, by which tests find planted bugs, would mean something else
 EVERYTHING = "kill everything"
 EVERYTHING_SHARE = 0.15  # of the seeds in which anything may happen
 FAULTS_MAX = 8
@@ -37,6 +42,8 @@ BRIEFLY_NS = (MS, 4 * S)  # less than a session, or the patience with a silent c
 LONG_NS = (7 * S, 20 * S)  # more than a session
 AWAY_NS = (5 * MS, 12 * S)  # ZooKeeper
 JUMP_NS = 10 * 3600 * S
+FULL_NS = (50 * MS, 8 * S)
+ROOM_BYTES = (0, 3_000)  # that are left, so that a piece, a manifest or a part of one still fits
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,9 @@ def drawn_faults(seed: int, menu: Sequence[str] | None = None) -> tuple[Fault, .
     gap_ns = choose.choice(GAPS_NS)
     own = random.Random(f"everything {seed}")
     more = [Fault(EVERYTHING, own.randint(0, gap_ns))] if own.random() < EVERYTHING_SHARE and set(HARMFUL) <= set(kinds) else []
+    disk = random.Random(f"disk {seed}")
+    if seed >= DISKS_FROM and kinds and disk.random() < DISK_SHARE:
+        more.append(Fault(FILL, disk.randint(0, 2 * gap_ns)))
     return tuple(more) + tuple(
         Fault(choose.choice(kinds), choose.randint(0, gap_ns)) for _ in range(choose.randint(1, FAULTS_MAX) if kinds else 0)
     )
@@ -64,6 +74,8 @@ class Victims(Protocol):
 
     schedule: SeededSchedule
     zookeeper: SimulatedZooKeeper
+    store: MemoryStore
+    config: ClusterConfig
     orchestrators: list[OrchestratorProcess]
     managers: list[InstanceManagerProcess]
     readers: list[ClientProcess]
@@ -128,6 +140,7 @@ class Faults:
             "expire orchestrator": lambda: self._expire(self.choose.choice(self.cluster.orchestrators)),
             "stop ZooKeeper": self._stop_zookeeper,
             "cut": self._cut,
+            FILL: self._fill_disk,
             "freeze briefly": lambda: self._freeze(self.choose.choice(list(self._everything())), self._drawn(BRIEFLY_NS)),
             "jump clock": self._jump,
             "kill instance manager": self._kill_manager,
@@ -192,6 +205,16 @@ class Faults:
         self.cluster.zookeeper.cut(session, ns)
         self._lasts(ns)
         return f"{session.name} for {ns / MS:.0f} ms"
+
+    def _fill_disk(self) -> str:
+        """Nearly; once there is a checkpoint on it."""
+        store, ns = self.cluster.store, self._drawn(FULL_NS)
+        with suppress(OSError):
+            store.names(self.cluster.config.checkpoints)
+            store.bytes_max -= store.free_bytes("/") - self._drawn(ROOM_BYTES)
+            self.schedule.at(self._lasts(ns), lambda: setattr(store, "bytes_max", BOUNDLESS))
+            return f"for {ns / MS:.0f} ms"
+        return ""
 
     def _jump(self) -> str:
         process = self.choose.choice(list(self._everything()))

@@ -143,7 +143,7 @@ class Evacuations:
         if left is None:
             return
         self.done += 1
-        if left and self.calm and not self._may_be_there and not self.cluster.is_query_over():
+        if left and self.calm and not self._has_no_refuge and not self.cluster.is_query_over():
             self._wrong.append(f"host {agent.name!r} is still not empty, and the query goes on: {left}")
         if not left:
             self._look()
@@ -164,9 +164,9 @@ class Evacuations:
         return left
 
     @property
-    def _may_be_there(self) -> bool:
-        """May the query stay on a host that is left, or come back to it? One that recovers, for there was nothing else."""
-        return self.cluster.work.recovers and (self._was_nowhere or not self.calm)
+    def _has_no_refuge(self) -> bool:
+        """It recovers, so it stays rather than fail where all is being left; and goes on at what lives when one of these hosts ends."""
+        return self.cluster.work.recovers and self._was_nowhere
 
     def _may_stand_still(self, left: list[Any]) -> bool:
         return not self.calm or self._was_nowhere or self._are_ended(left)
@@ -216,7 +216,8 @@ class Evacuations:
         hosts = {each.name: host_of(each.endpoint) for each in self.cluster.managers}
         empty = {left.host for left in self._empty if there[left.host] == left.agent}
         back = [f"{i.subquery}/{i.index} at {i.im}" for i in self.cluster.current_plan().instances if hosts[i.im] in empty]
-        if back and not self._may_be_there:
+        may_come_back = self.cluster.work.recovers and not self.calm  # for nothing else was alive
+        if back and not may_come_back and not self._has_no_refuge:
             self._wrong.append(f"of hosts that were empty and are being left, {sorted(empty)}, there is again {back}")
 
     def judge(self, cause: str, subquery: str, plan: PhysicalPlan) -> bool:

@@ -102,7 +102,8 @@ class Programs:
         process.communicate()
 
     def victim(self, choose: random.Random) -> int | None:
-        return choose.choice(list(self._running.values())).pid if self._running else None
+        alive = [process.pid for process in self._running.values() if process.poll() is None]
+        return choose.choice(alive) if alive else None
 
     def close(self) -> None:
         for process in self._running.values():

@@ -6,7 +6,10 @@ Rules:
    the query goes on again, some while it recovers. A program that was killed comes again, and goes on from what was accepted.
 2. What a subscriber got and what stands in the finished files are each, row for row, what the rows ask for, counted apart with numpy:
    none lost, none twice. So are the counts of late rows and of dead letters: some rows are far behind, some are nonsense.
-3. A recovery lasts from the kill of an instance manager that the query was on until its subscriber has the first row of the next attempt.
+3. A recovery lasts from the kill of an instance manager that the query was on until its subscriber has the first row of the next attempt,
+   where nothing else is under way.
+4. Now and then the query is scaled, an instance of it is moved, or an instance manager freezes, and processes are killed while that is
+   under way (`changes.py`). Rounds tell their answers on commit and at once, in turn.
 """
 
 from __future__ import annotations
@@ -25,16 +28,16 @@ from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.dataset
 import typer
 
-from benchmarks.faults.programs import GROUPS, NONSENSE, WINDOW_MS, Programs, declared, is_bad, is_late, records_of
+from benchmarks.faults.changes import Changes, Freezes
+from benchmarks.faults.counted_query import Rows, expected, query, read_files, rows_of, write_files
+from benchmarks.faults.programs import Programs, declared, is_bad, is_late
 from benchmarks.metering import stopwatch
 from cep.errors import CepError
-from driver import TIME, LocalCluster, Query, Running, count, files, sum_, window_start
+from driver import LocalCluster, Running
 
-FILES = 6
 HANGS_S = 120.0
 SOON_S = 0.05  # after which the next kill may come while the query recovers
 LATER_S = 1.0
@@ -43,57 +46,13 @@ COUNTED_S = 10.0
 GRACE_S = 60.0  # in which a program that was killed has come again, however busy the machine is: later its rows would be late
 DEATHS_MAX = 3  # that a query may be blamed for without a checkpoint in between
 AT_ONCE = 0.2  # of the kills, which do not wait for the query
+CHANGE, FREEZE = 0.15, 0.08  # how often, by kill
+SESSION_S = 6.0
+RECOVER = "on-commit", "at-once"
 
 #: What is killed, how often compared with others.
 VICTIMS = {"im": 10, "orchestrator": 2, "zookeeper": 2, "gateway": 1, "metric-server": 1}
 PROGRAM = "program"
-
-#: Rows as (window, key, n, total), packed: sorted, so that two of them compare.
-Rows = np.ndarray
-
-
-def write_files(folder: Path, rows: int) -> str:
-    """`t,key,value` lines, dealt to several files; what matches them."""
-    i = np.arange(rows, dtype=np.int64)
-    for part in range(FILES):
-        table = records_of(i[part::FILES])
-        table = table.set_column(0, "t", table["t"].fill_null(NONSENSE))
-        pa.csv.write_csv(table, folder / f"records-{part}.txt", pa.csv.WriteOptions(include_header=False))
-    return str(folder / "records-*.txt")
-
-
-def expected(rows: int) -> Rows:
-    i = np.arange(rows, dtype=np.int64)
-    i = i[~(is_late(i) | is_bad(i))]
-    slot = i // WINDOW_MS * GROUPS + i * 7919 % GROUPS
-    n, total = np.bincount(slot), np.bincount(slot, weights=(i % 1000).astype(np.float64)).astype(np.int64)
-    there = np.flatnonzero(n)
-    return _sorted(there % GROUPS, n[there], total[there], there // GROUPS)
-
-
-def _sorted(key: np.ndarray, n: np.ndarray, total: np.ndarray, window: np.ndarray) -> Rows:
-    columns = {"window": window, "key": key, "n": n, "total": total}
-    found = np.empty(len(key), [(name, np.int64) for name in columns])
-    for name, column in columns.items():
-        found[name] = column
-    return np.sort(found, order=list(columns))
-
-
-def rows_of(table: pa.Table) -> Rows:
-    start, key, n, total = (np.asarray(table[name].cast(pa.int64()).to_numpy(), np.int64) for name in ("start", "key", "n", "total"))
-    unit = {"s": 1, "ms": 1, "us": 1000, "ns": 1_000_000}[table.schema.field("start").type.unit]
-    return _sorted(key, n, total, start // unit // WINDOW_MS)
-
-
-def query(name: str, read: Any, folder: Path, checkpoint: str) -> Query:
-    made = Query(name).source(read)
-    made = made.aggregate("w", TIME(f"{WINDOW_MS // 1000}s"), by="key", start=window_start(), n=count(), total=sum_("value"))
-    made = made.output(f"{name}.out", folder=str(folder), format="parquet")
-    return made.options(parallelism=3, recover="on-commit", checkpoint=checkpoint)
-
-
-def read_files(name: str, paths: str) -> Any:
-    return files(f"{name}.in", t="timestamp[ms]", key=int, value=int, paths=paths, event_time="t", disorder="1s", block_bytes=1 << 20)
 
 
 @dataclass
@@ -101,6 +60,8 @@ class RecoveryReport:
     """What has been done, what was seen, and what is wrong."""
 
     done: Counter[str] = field(default_factory=Counter)
+    besides: Counter[str] = field(default_factory=Counter)
+    during: Counter[str] = field(default_factory=Counter)  # kills while something else was under way
     recovered_s: list[float] = field(default_factory=list)
     rounds: int = 0
     rows: int = 0
@@ -121,6 +82,9 @@ class RecoveryReport:
 
     def lines(self) -> Iterator[str]:
         yield f"{self.done.total()} kills: {', '.join(f'{what} {n}' for what, n in sorted(self.done.items()))}"
+        if self.besides:
+            yield f"besides: {', '.join(f'{what} {n}' for what, n in sorted(self.besides.items()))}"
+            yield f"kills meanwhile: {', '.join(f'{what} {n}' for what, n in sorted(self.during.items()))}"
         yield f"{self.rounds} rounds, {self.rows:,} rows compared: lost {self.lost}, twice {self.twice}"
         yield f"{self.counts:,} late rows and dead letters, counted exactly in each round but for what is said below"
         if self.recovered_s:
@@ -164,17 +128,28 @@ class RecoveryRound:
         self.name, self.folder = f"round{number}", folder
         self.committed, self.since_commit = list[int](), 0
         read = declared(f"{self.name}.in") if faults.published else read_files(self.name, faults.paths)
-        self.running = self.cluster.deploy(query(self.name, read, folder, faults.checkpoint), start=False)
+        recover = RECOVER[number % len(RECOVER)]
+        self.running = self.cluster.deploy(query(self.name, read, folder, faults.checkpoint, recover), start=False)
         self.reader = AnswerReader(self.running, f"{self.name}.out")
         self.running.start()
         self.programs = Programs(self.cluster.rest.url, f"{self.name}.in", faults.rows, faults.rate if faults.published else 0)
+        self.changes = Changes(self.running, self.choose, self.result.besides, self.result.wrong)
+        self.freezes = Freezes(self.choose, SESSION_S)
 
     def run(self, kills: int) -> None:
         while not self.reader.ended and self.result.done.total() < kills:
             self._pause(self.choose.random() * (SOON_S if self.choose.random() < AT_ONCE else LATER_S))
-            if not self.reader.ended:
+            if self.reader.ended:
+                break
+            if (chance := self.choose.random()) < CHANGE:
+                self._change()
+            elif chance < CHANGE + FREEZE:
+                self._freeze()
+            else:
                 self._kill()
         self._pause(HANGS_S)
+        self.changes.end(HANGS_S)
+        self.freezes.end()
         self._check()
         self.programs.close()
 
@@ -184,6 +159,22 @@ class RecoveryRound:
         while not self.reader.ended and (left := end - time.monotonic()) > 0:
             self.programs.keep_up()
             self.reader.thread.join(min(left, AGAIN_S))
+
+    def _change(self) -> None:
+        """Once it runs, mostly: what is asked for while it recovers is refused."""
+        began, waits = time.monotonic(), self.choose.random() > AT_ONCE
+        while (status := self._status())["state"] != "running" and waits and not self.reader.ended and time.monotonic() - began < HANGS_S:
+            self._pause(0.02)
+        if said := self.changes.begin(status["placed"], self.faults.instances):
+            self.faults.say(f"{self.name}: {said}")
+
+    def _freeze(self) -> None:
+        name = f"im-{self.choose.randrange(self.faults.instances)}"
+        self._await_commit()  # one that was frozen for longer than a session is as good as dead
+        pid = dict(self.cluster.processes()).get(name)
+        if pid is not None and (how := self.freezes.begin(pid)) is not None:
+            self.result.besides[how] += 1
+            self.faults.say(f"{self.name}: {name} ({pid}): {how}")
 
     def _kill(self) -> None:
         victims = VICTIMS | ({PROGRAM: 8} if self.faults.published else {})
@@ -195,13 +186,15 @@ class RecoveryRound:
         if pid is None:
             return  # it is down already, or was not started yet
         before, is_hit, began = self._attempts(), self._is_on(name), time.monotonic()
+        meanwhile = [what for what, each in (("change", self.changes), ("freeze", self.freezes)) if each.under_way]
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             return
         self.faults.say(f"{self.name}: {name} ({pid})")
         self.result.done[kind] += 1
-        if is_hit:
+        self.result.during.update(meanwhile)
+        if is_hit and not meanwhile:
             self._note_recovery(before, began)
 
     def _note_recovery(self, before: int, began: float) -> None:
@@ -290,7 +283,7 @@ class KillRounds:
         self.rows, self.rate, self.published = rows, rate, rate > 0
         self.choose, self.result = random.Random(seed), RecoveryReport()
         self.paths, self.wanted = "" if self.published else write_files(folder, rows), expected(rows)
-        self.cluster = LocalCluster(instances=instances, data=[folder], grace_s=GRACE_S)
+        self.cluster = LocalCluster(instances=instances, data=[folder], grace_s=GRACE_S, session_timeout_s=SESSION_S)
 
     def run(self, kills: int) -> RecoveryReport:
         with self.cluster:

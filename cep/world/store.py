@@ -17,6 +17,8 @@ from typing import Protocol
 from cep.world.confined import folder_of, open_to_read
 
 _MODE, _OWN_MODE = 0o644, 0o600
+BOUNDLESS = 1 << 40
+"""Bytes, of a disk in memory that is never full."""
 
 
 class File(Protocol):
@@ -192,7 +194,7 @@ class MemoryStore:
         write_bytes_max: more is not written with one call.
     """
 
-    def __init__(self, bytes_max: int = 1 << 40, write_bytes_max: int = 1 << 30) -> None:
+    def __init__(self, bytes_max: int = BOUNDLESS, write_bytes_max: int = 1 << 30) -> None:
         self.bytes_max, self.write_bytes_max = bytes_max, write_bytes_max
         self._files: dict[str, bytearray] = {}
         self._folders = {"/"}

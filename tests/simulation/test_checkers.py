@@ -76,3 +76,7 @@ def test_counts_are_those_of_all_instances_together() -> None:
         "CountsAgree: late rows: expected 2, counted 1",
         "CountsAgree: dead letters: expected {'kept': 1}, counted {'kept': 2}",
     ]
+    counts.ended("SQ1", 1, 1, {"kept": 1})
+    counts.ended("SQ1", 2, 0, {"kept": 1})  # by an attempt whose end was not committed, before it was scaled from 3 to 2
+    counts.keep({("SQ1", 0), ("SQ1", 1)})
+    assert complaints([counts]) == []

@@ -18,10 +18,10 @@ from cep.elements import Fail
 from cep.transport import wire
 from cep.transport.wire import HEADER_BYTES
 from orchestrator.state import losses
-from simulation.__main__ import SeedRun, run_seed
 from simulation.cluster import simulated
 from simulation.faults import Fault
 from simulation.schedule import ScheduleTrace
+from simulation.seeds import SeedRun, run_seed
 from simulation.sockets import SimulatedLink
 
 #: Some in which buckets move, some in which instances do, some in which nothing does; the last two with patterns.

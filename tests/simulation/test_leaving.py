@@ -11,8 +11,8 @@ from cep.plan.physical import Instance
 from orchestrator.records import InstanceManager, QueryRecord
 from orchestrator.state import evacuations, moves
 from orchestrator.state.cluster_model import ClusterModel
-from simulation.__main__ import run_seed
 from simulation.schedule import ScheduleTrace
+from simulation.seeds import run_seed
 
 _there, _check_now, _why_not = evacuations._there, moves._check_now, moves._why_not
 
@@ -21,6 +21,12 @@ _there, _check_now, _why_not = evacuations._there, moves._check_now, moves._why_
 def test_a_query_goes_on_elsewhere(seed: int) -> None:
     found = run_seed(seed, ScheduleTrace())
     assert found.left and found.moved.instances and found.wrong == []
+
+
+@pytest.mark.long
+def test_one_that_recovers_stays_while_all_hosts_are_left_and_goes_on_at_what_lives() -> None:
+    found = run_seed(300376, ScheduleTrace())
+    assert found.left == 2 and found.recoveries == 2 and found.wrong == []
 
 
 def test_the_same_seed_leaves_the_same_hosts() -> None:

@@ -12,8 +12,10 @@ import pytest
 
 from cep.dataflow.sources.files import FileSource
 from cep.elements import End
+from cep.errors import ClusterError
 from cep.plan.channels import ChannelId
 from cep.plan.checkpoints import CheckpointNumber
+from cep.world.archive import Archive, WrittenFile
 from driver.streams.inquiry import Inquiry
 from instance_manager.recovery import checkpoints as taking
 from instance_manager.recovery import pieces
@@ -21,7 +23,7 @@ from instance_manager.recovery.kept import KeptChannel
 from orchestrator import manifests
 from orchestrator.state import recovery
 from orchestrator.state.checkpoints import Checkpoints
-from tests.support.recovering import GROUPS, SELDOM, first_wrong
+from tests.support.recovering import FULL, GROUPS, PUBLISHED, SELDOM, first_wrong
 
 
 class TestPlanted:
@@ -122,6 +124,18 @@ class TestPlanted:
 
         monkeypatch.setattr(Checkpoints, "_look", any_number)
         assert first_wrong(321)
+
+    def test_what_had_no_room_on_the_disk_and_counts_as_stored(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        write = Archive.write
+
+        def careless(self: Archive, *given: Any) -> WrittenFile:
+            try:
+                return write(self, *given)
+            except ClusterError:
+                return WrittenFile(0, 0)
+
+        monkeypatch.setattr(Archive, "write", careless)
+        assert first_wrong(222, PUBLISHED, FULL)
 
     def test_subscriptions_that_the_orchestrator_does_not_know(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Inquiry, "register", lambda self: None)

@@ -18,9 +18,9 @@ from instance_manager.control.assignment_checks import Assignment
 from instance_manager.hosting import InstanceHost, Preparation
 from instance_manager.recovery.increments import PieceKey, completed
 from simulation import cluster
-from simulation.__main__ import run_seed
 from simulation.clock import ProcessClock
 from simulation.schedule import S, ScheduleTrace
+from simulation.seeds import run_seed
 from tests.support.recovering import CHANGED, COLD, GROUPS, PROGRAMS, PUBLISHED, SEEDS, SELDOM, killed
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 
-from simulation.__main__ import SeedRun, run_seed
-from simulation.faults import EVERYTHING, Fault
+from simulation.faults import EVERYTHING, FILL, Fault
 from simulation.schedule import MS, ScheduleTrace
+from simulation.seeds import SeedRun, run_seed
 from simulation.workload import CHANGED_FROM, GROUPS_FROM, PUBLISHED_FROM, SEEDS_OF_A_QUERY, has_groups, is_changed
 
 #: So that most instance managers die while the query is at work, some of them while it recovers.
@@ -22,6 +23,19 @@ OFTEN = [
 ]
 #: Twice the whole cluster, ZooKeeper too, the second time perhaps before it has come back.
 COLD = [Fault(EVERYTHING, after_ms * MS) for after_ms in (800, 5_000)]
+#: The disk is full while instance managers die, and their query recovers.
+FULL = [
+    Fault(kind, after_ms * MS)
+    for kind, after_ms in (
+        (FILL, 1_200),
+        ("kill instance manager", 300),
+        (FILL, 2_500),
+        ("kill orchestrator", 100),
+        ("kill instance manager", 400),
+        (FILL, 3_000),
+        ("kill instance manager", 50),
+    )
+]
 #: Seeds of queries that recover (`simulation.workload`).
 SEEDS = tuple(seed for seed in range(600) if seed // 4 % 3 == 2)
 #: Likewise over published streams.
@@ -38,6 +52,28 @@ def told_at_once(seed: int, faults: Sequence[Fault] | None = KILLS, resumes: boo
     return run_seed(seed, ScheduleTrace(), faults, resumes, at_once=True)
 
 
+class Search:
+    """For runs in which something is wrong. `seconds`: how long among seeds of which none is known to find it; None: from that one on."""
+
+    def __init__(self) -> None:
+        self.seconds: float | None = None
+        self.runs, self.found = 0, ""
+
+    def first_wrong(self, first: int, others: Iterable[int], run: Callable[[int], SeedRun]) -> str:
+        began, self.found = time.monotonic(), ""
+        seeds = [first, *others] if self.seconds is None else [seed for seed in others if seed != first]
+        for self.runs, seed in enumerate(seeds, 1):
+            if self.seconds is not None and time.monotonic() - began > self.seconds:
+                return ""
+            if wrong := run(seed).wrong:
+                self.found = f"seed {seed}: {wrong[0]}"
+                return wrong[0]
+        return ""
+
+
+SEARCH = Search()
+
+
 def first_wrong(
     first: int,
     others: Iterable[int] = SEEDS,
@@ -45,9 +81,9 @@ def first_wrong(
     resumes: bool | None = False,
     at_once: bool | None = None,
 ) -> str:
-    """What is wrong with the first run that something is wrong with. `first` finds it as long as strategies and turns stay."""
-    runs = (run_seed(seed, ScheduleTrace(), faults, resumes, at_once) for seed in (first, *others))
-    return next(found.wrong[0] for found in runs if found.wrong)
+    """What is wrong with the first run that something is wrong with; empty: with none. `first` finds it as long as strategies and turns
+    stay."""
+    return SEARCH.first_wrong(first, others, lambda seed: run_seed(seed, ScheduleTrace(), faults, resumes, at_once))
 
 
 #: Seeds of queries with many groups, whose checkpoints write what has changed.

@@ -19,7 +19,7 @@ from cep.dataflow.meter import Account, Meter
 from cep.dataflow.outputs.arrow_stream import ArrowStreamWriter
 from cep.dataflow.outputs.json_lines import JsonLinesWriter
 from cep.dataflow.outputs.parquet import ParquetWriter
-from cep.dataflow.outputs.staged import SUFFIX, Appending, Staged, final, staged_name
+from cep.dataflow.outputs.staged import SUFFIX, Appending, Staged, attempt_of, final, staged_name
 from cep.dataflow.outputs.text import TextWriter
 from cep.elements import LAST, MAX_TIME, Batch, Element, Fail, Stop
 from cep.errors import ClusterError
@@ -98,13 +98,14 @@ class FileSink:
         return self.part - (self._file is not None)
 
     def go_on(self, part: int, waiting: Sequence[Staged]) -> None:
-        """Behind part `part`. What earlier attempts began, other than what is `waiting` to be finished, is of no use any more."""
+        """Behind part `part`. What earlier attempts began, other than what is `waiting` to be finished, is of no use any more. There may be
+        later ones than ours: a process that was frozen wakes up in the middle of an attempt that is over."""
         self.part = part
         own = re.compile(rf"\.{re.escape(f'{self.stream}-{self.index:05}')}(-[0-9]+)?\.{re.escape(self.files.suffix)}")
         kept = {os.path.basename(each.path) for each in waiting}
         with suppress(OSError):
             for name in self.store.names(self.files.folder):
-                if own.match(name) and name.endswith(SUFFIX) and name not in kept:
+                if own.match(name) and name.endswith(SUFFIX) and name not in kept and attempt_of(name) < self.attempt:
                     self.store.remove(os.path.join(self.files.folder, name))
 
     def begin_last(self) -> None:

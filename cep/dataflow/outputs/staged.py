@@ -18,7 +18,7 @@ from cep.world.store import File, append_all
 WRITE_BYTES = 128 << 10
 
 SUFFIX = ".staged"
-_ATTEMPT = re.compile(r"(\.attempt-[0-9]+)?\.staged\Z")
+_ATTEMPT = re.compile(r"(?:\.attempt-([0-9]+))?\.staged\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,12 @@ class Staged:
 def staged_name(name: str, attempt: int = 0) -> str:
     """`attempt`: of a query that has recovered so often; what an earlier one left behind is not in its way."""
     return f".{name}{f'.attempt-{attempt}' if attempt else ''}{SUFFIX}"
+
+
+def attempt_of(name: str) -> int:
+    """Which attempt began that staged file."""
+    found = _ATTEMPT.search(name)
+    return int(found[1] or 0) if found else 0
 
 
 def final(path: str) -> str:

@@ -1,6 +1,6 @@
 """Recoveries under kills: what is expected of the rows is what the query answers, and what is wrong is counted and said.
 
-Tests `recoveries.py`, `programs.py`.
+Tests `recoveries.py`, `changes.py`, `counted_query.py`, `programs.py`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.faults import programs, recoveries
+from benchmarks.faults import counted_query, programs
+from benchmarks.faults.counted_query import FILES, expected, query, rows_of, write_files
 from benchmarks.faults.programs import NONSENSE, Programs, declared, is_bad, is_late, records_of
-from benchmarks.faults.recoveries import FILES, KillRounds, RecoveryReport, expected, query, rows_of, write_files
+from benchmarks.faults.recoveries import KillRounds, RecoveryReport
 from numa_cep import testing
 
 ROWS = 6_000
@@ -23,7 +24,7 @@ ROWS = 6_000
 @pytest.fixture(autouse=True)
 def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that few rows are many windows, with late rows and nonsense among them."""
-    for module in (programs, recoveries):
+    for module in (programs, counted_query):
         monkeypatch.setattr(module, "WINDOW_MS", 1_000)
         monkeypatch.setattr(module, "GROUPS", 5)
 
@@ -33,7 +34,7 @@ def test_the_query_answers_what_is_counted_apart(tmp_path: Path) -> None:
     rows = records_of(i)
     late, bad = int(is_late(i).sum()), int(is_bad(i).sum())
     assert late == 4 and bad == 3 and not (is_late(i) & is_bad(i)).any()
-    with testing.run(query("r", declared("r.in"), tmp_path, "1s")) as run:
+    with testing.run(query("r", declared("r.in"), tmp_path, "1s", "at-once")) as run:
         for start in range(0, ROWS, 500):
             piece = rows.slice(start, 500)
             run.send("r.in", piece.set_column(0, "t", piece["t"].cast(pa.timestamp("ms"))))
@@ -66,8 +67,12 @@ def test_what_is_lost_and_what_came_twice() -> None:
 def test_a_report_says_what_was_done_and_what_is_wrong() -> None:
     report = RecoveryReport(recovered_s=[1.0, 2.0, 9.0], rounds=2, rows=1_000, lost=3, counts=7, wrong=["it hangs"])
     report.done.update(im=2, gateway=1)
+    report.besides.update({"scaled": 2, "scaled: refused": 1, "freeze": 1})
+    report.during.update(change=2)
     assert list(report.lines()) == [
         "3 kills: gateway 1, im 2",
+        "besides: freeze 1, scaled 2, scaled: refused 1",
+        "kills meanwhile: change 2",
         "2 rounds, 1,000 rows compared: lost 3, twice 0",
         "7 late rows and dead letters, counted exactly in each round but for what is said below",
         "3 recoveries, from kill to first row: p50 2.00 s, p95 8.30 s, worst 9.00 s",

@@ -19,7 +19,7 @@ from cep.compile.text import TextParser
 from cep.compile.text_rows import TextRows
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.meter import Account, Meter
-from cep.dataflow.outputs.sink import FileSink, SinkChannel
+from cep.dataflow.outputs.sink import CommittedSink, FileSink, SinkChannel
 from cep.dataflow.outputs.staged import WRITE_BYTES
 from cep.elements import MAX_TIME, MIN_TIME, Batch, End, Fail
 from cep.errors import ClusterError, QueryError
@@ -172,6 +172,31 @@ def test_a_file_that_is_there_is_replaced_only_if_asked(tmp_path: Path) -> None:
     sink = opened(TextSink(str(tmp_path), header=True, overwrite=True), "out", 0, SCHEMA, DeadLetters())
     sink.send(Fail("SQ1", 0, "cause"), 0, MIN_TIME, MIN_TIME)
     assert (tmp_path / ".out-00000.csv.staged").read_text() == "n,small,x,flag,at,when,text,maybe\n"
+
+
+def committed(folder: Path, attempt: int) -> CommittedSink:
+    sink = FileSink(TextSink(str(folder)), "out", 0, SCHEMA, DeadLetters(), attempt=attempt)
+    return CommittedSink(sink, Meter(), Account())
+
+
+def test_an_attempt_removes_what_those_before_it_began_and_nothing_of_later_ones(tmp_path: Path) -> None:
+    """A process that was frozen in the middle of attempt 1 wakes up when attempt 2 has staged a file, which a commit then shows."""
+    first = committed(tmp_path, 0)
+    first.send(batch([ROW]), 0, MIN_TIME, MIN_TIME)
+    first.stage_for(1)
+    kept = first.kept()
+    first.send(batch([ROW]), 0, MIN_TIME, MIN_TIME)
+    first.stage_for(2)  # which is not committed
+    frozen, later = committed(tmp_path, 1), committed(tmp_path, 2)
+    later.restore(kept)
+    shown = sorted(tmp_path.iterdir())
+    assert len(shown) == 1 and not shown[0].name.startswith(".")
+    later.send(batch([ROW]), 0, MIN_TIME, MIN_TIME)
+    later.stage_for(3)
+    frozen.restore(kept)
+    later.cover(3)
+    names = [each.name for each in sorted(tmp_path.iterdir())]
+    assert len(names) == 2 and not [name for name in names if name.startswith(".")]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
