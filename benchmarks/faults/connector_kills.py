@@ -35,7 +35,7 @@ BACK_S, END_S, LOOK_S = 180.0, 5.0, 0.1
 CHUNK = 1_000_000
 PARTS = ("broker", "connectors", "orchestrator", "instance manager")
 FROZEN_S = {", frozen": 13.0, ", frozen shortly": 3.0}
-"""For longer, and for less long, than a process may be silent before its session ends (6 s), or another takes its place (10 s)."""
+"""For longer, and for less long, than a process may be silent before its session ends (6 s), or another takes its place (5 s)."""
 
 VICTIMS = (*PARTS, *(part + how for how in FROZEN_S for part in ("connectors", "instance manager")))
 ANSWERS = pa.schema([("start", pa.timestamp("us", "UTC")), ("key", pa.int64()), ("visits", pa.int64()), ("total", pa.int64())])

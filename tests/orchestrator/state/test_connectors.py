@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cep.config import node
+from cep.config import GRACE_S, node
 from cep.errors import NotFound, QueryError
 from driver import LocalCluster
 from orchestrator.records import Now
@@ -85,6 +85,7 @@ def test_the_next_process_of_a_place_takes_over_at_once_and_another_after_the_le
     assert board.free(records, "there", "9", 101.0) == ["b"]
     board.hear(5, "here", "2", [], 102.0)
     assert board.free(records, "here", "2", 102.0) == ["a"]
+    assert 2 * LEASE_S <= GRACE_S  # windows still wait for its publishers
     late = 102.0 + LEASE_S + 1
     board.hear(5, "there", "9", [], late)
     assert board.free(records, "there", "9", late) == ["a", "b"]
