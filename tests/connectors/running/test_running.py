@@ -5,6 +5,9 @@ Tests `secrets.py`, `notes.py`, `connectors/running/figures.py`, `connectors/con
 
 from __future__ import annotations
 
+import json
+import logging
+import sys
 import threading
 import time
 from itertools import pairwise
@@ -15,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from cep.service.logs import JsonLines
 from connectors.contract import ConnectorError, ConnectorOptions, Fenced, Secret, library
 from connectors.documents import described
 from connectors.running.figures import LETTERS_KEPT, ConnectorFigures
@@ -23,7 +27,7 @@ from connectors.running.notes import Notes
 from connectors.running.numbering import runs_of
 from connectors.running.pauses import FIRST_S, LAST_S, Pauses
 from connectors.running.run import ConnectorRun
-from connectors.running.secrets import Secrets
+from connectors.running.secrets import Secrets, WithoutSecrets
 from driver.cluster import Cluster
 from tests.support.waiting import until
 
@@ -65,6 +69,19 @@ def test_secrets_are_read_here_and_said_nowhere(tmp_path: Path, monkeypatch: pyt
     assert (found.password, found.address, found.names) == ("hunter22", "a:hunter22@b", ("deep secret",))
     assert secrets.without("cannot log in with 'hunter22', nor with deep secret") == "cannot log in with '***', nor with ***"
     assert "hunter22" not in repr(told)
+
+
+def test_what_a_library_logs_is_without_secrets_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Secrets, "everywhere", set())
+    monkeypatch.setenv("PASS", "hunter22")
+    Secrets().resolved(Told(password="${env:PASS}"))
+    form = WithoutSecrets(JsonLines("connectors"))
+    try:
+        raise ValueError("no entry for hunter22")
+    except ValueError:
+        record = logging.LogRecord("a.library", logging.INFO, "", 0, "GET http://x/?key=%s", ("hunter22",), sys.exc_info())
+    told = json.loads(form.format(record))
+    assert told["message"] == "GET http://x/?key=***" and "ValueError: no entry for ***" in told["exception"]
 
 
 @pytest.mark.parametrize(
