@@ -98,6 +98,9 @@ class FilesOut(ConnectorOptions):
     def folders(self) -> Sequence[tuple[str, str]]:
         return (("path", self.path),) if self.path.startswith("/") else ()
 
+    def wanted_columns(self) -> Sequence[tuple[str, str]]:
+        return [("partition", name) for name in self.partition]
+
     def named(self, name: str) -> str:
         """A connector's name as a part of names of files. What adlfs looks for ends at a question mark."""
         name = cut(name, NAME_BYTES)

@@ -64,6 +64,9 @@ class PostgresOut(ConnectorOptions):
     origin: Annotated[str | None, Field(description="A column of texts, with a unique index, that gets each row's origin.")] = None
     commit_s: Annotated[float, Field(gt=0, le=60, description="A transaction is committed after so many seconds.")] = 0.2
 
+    def wanted_columns(self) -> Sequence[tuple[str, str]]:
+        return [("key", name) for name in self.key]
+
     @model_validator(mode="after")
     def _one_of_them(self) -> PostgresOut:
         if self.key and self.origin:
