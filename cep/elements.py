@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -99,6 +100,7 @@ class Barrier:
     """Divides what an instance does before it from what it does after it, once it has come on all channels. Those of a kind are in the
     order of their numbers."""
 
+    called: ClassVar[str] = "a barrier"
     number: int
 
 
@@ -107,6 +109,7 @@ class CheckpointBarrier(Barrier):
     """What came before it belongs to checkpoint `number`, what comes after it does not. `pauses`: nothing is taken after it until that is
     asked for."""
 
+    called = "the barrier of a checkpoint"
     pauses: bool = False
 
 
@@ -114,6 +117,7 @@ class CheckpointBarrier(Barrier):
 class TableBarrier(Barrier):
     """What comes after it is routed by `table`, bucket -> instance, which is version `number`."""
 
+    called = "the barrier of buckets that move"
     table: tuple[int, ...]
 
 
@@ -121,6 +125,7 @@ class TableBarrier(Barrier):
 class MoveBarrier(Barrier):
     """The receiver, instance `index` of `subquery`, goes on at `endpoint`: the last element of its channel. What follows goes there."""
 
+    called = "the barrier of an instance that moves"
     subquery: str
     index: int
     endpoint: str

@@ -1,4 +1,4 @@
-"""`python -m benchmarks connector-kills`: Kafka, a query that recovers, Kafka in transactions, while whatever takes part is killed.
+"""`python -m benchmarks connector-kills`: Kafka, a query that recovers, Kafka in transactions, while what takes part is killed, or frozen.
 
 Rows are counted by windows of 100 ms and 7 keys, and each answer is in the topic once, with the rows of its window, or it is said how many
 were lost and how many came twice. Needs Maven and a JDK, which bring the broker; clients of it by `pip install 'numa-cep[kafka]'`.
@@ -31,9 +31,13 @@ from driver import TIME, LocalCluster, Query, Running, count, stream, sum_, wind
 from tests.support.kafka_broker import Broker, broker
 
 WINDOW_MS, KEYS, PARTITIONS, OUT_PARTITIONS, DISORDER_MS = 100, 7, 2, 3, 1000
-BACK_S, END_S, FROZEN_S, LOOK_S = 180.0, 5.0, 13.0, 0.1  # frozen for longer than a process may be silent before another takes its place
+BACK_S, END_S, LOOK_S = 180.0, 5.0, 0.1
 CHUNK = 1_000_000
-VICTIMS = ("broker", "connectors", "orchestrator", "instance manager", "connectors, frozen")
+PARTS = ("broker", "connectors", "orchestrator", "instance manager")
+FROZEN_S = {", frozen": 13.0, ", frozen shortly": 3.0}
+"""For longer, and for less long, than a process may be silent before its session ends (6 s), or another takes its place (5 s)."""
+
+VICTIMS = (*PARTS, *(part + how for how in FROZEN_S for part in ("connectors", "instance manager")))
 ANSWERS = pa.schema([("start", pa.timestamp("us", "UTC")), ("key", pa.int64()), ("visits", pa.int64()), ("total", pa.int64())])
 
 
@@ -169,21 +173,25 @@ class KillRun:
     def _hit(self, victim: str) -> None:
         """In the middle of its work."""
         time.sleep(self.chance.uniform(0.2, 1.5))
-        if victim == "broker":
+        part, frozen, how = victim.partition(",")
+        if part == "broker":
             self.kafka.kill()
             self.kafka.start()
-        elif victim == "connectors":
-            os.kill(self._pid_of_connectors(), signal.SIGKILL)
-        elif victim == "connectors, frozen":
-            pid = self._pid_of_connectors()
+        elif frozen:
+            pid = self._pid_of(part)
             os.kill(pid, signal.SIGSTOP)
-            time.sleep(FROZEN_S)
+            time.sleep(FROZEN_S[frozen + how])
             os.kill(pid, signal.SIGCONT)
         else:
-            placed: list[dict[str, Any]] = self.running.status()["placed"]
-            name = victim if victim == "orchestrator" else self.chance.choice(placed)["im"]
-            os.kill(dict(self.cluster.processes())[name], signal.SIGKILL)
+            os.kill(self._pid_of(part), signal.SIGKILL)
         self.report.done[victim] += 1
+
+    def _pid_of(self, part: str) -> int:
+        if part == "connectors":
+            return self._pid_of_connectors()
+        placed: list[dict[str, Any]] = self.running.status()["placed"]
+        name = part if part == "orchestrator" else self.chance.choice(placed)["im"]
+        return dict(self.cluster.processes())[name]
 
     def _pid_of_connectors(self) -> int:
         """Of the process that has the sink."""
@@ -265,7 +273,7 @@ def command(
     seed: Annotated[int, typer.Option(help="of when it happens")] = 1,
     kind: Annotated[list[str] | None, typer.Option(help=f"of faults: {', '.join(VICTIMS)}; none said: all")] = None,
 ) -> None:
-    """Kills what takes part in Kafka, query, Kafka, and says what was lost and what came twice. Leaves status 1 if anything was."""
+    """Kills and freezes what takes part in Kafka, query, Kafka; says what was lost and came twice. Leaves status 1 if anything was."""
     if unknown := set(kind or ()) - set(VICTIMS):
         raise typer.BadParameter(f"{', '.join(sorted(unknown))}: expected {', '.join(VICTIMS)}")
     report = run(rows, faults, seed, lambda line: print(line, file=sys.stderr, flush=True), kind or VICTIMS)

@@ -138,6 +138,9 @@ class TransactionWindow:
     open: Expr
     close: Expr
 
+    def __repr__(self) -> str:
+        return _call("TRANSACTION", self.open, self.close)
+
 
 @dataclass(frozen=True, slots=True)
 class UnboundedWindow:

@@ -34,6 +34,11 @@ class ConnectorOptions(BaseModel):
         what its queries may (`--data`)."""
         return ()
 
+    def wanted_columns(self) -> Sequence[tuple[str, str]]:
+        """Of a sink: each option that names a column of its rows, and the column. Where the stream is known, one that it has not is
+        refused when it is declared, or its query deployed."""
+        return ()
+
 
 def library(module: str, extra: str) -> Any:
     """A module that comes with `pip install numa-cep[extra]`, loaded where it is used. Raises ConnectorError: it is not here."""

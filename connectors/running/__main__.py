@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import signal
 import socket
@@ -20,6 +21,7 @@ import pyarrow as pa
 from cep.config import TOKEN_VARIABLE, ClusterConfig
 from cep.service.logs import begin_logging
 from connectors.running.fleet import Fleet
+from connectors.running.secrets import WithoutSecrets
 from driver.cluster import Cluster
 from driver.processes.run_folder import RunFolder
 
@@ -29,6 +31,8 @@ NOTES = "connectors"
 def main(arguments: list[str]) -> int:
     config = ClusterConfig.from_json(json.loads(arguments[0]))
     begin_logging("connectors", config.log)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(WithoutSecrets(handler.formatter or logging.Formatter()))
     pa.set_cpu_count(1)
     cluster = Cluster(config.rest, os.environ.get(TOKEN_VARIABLE), ca=config.ca)
     place, notes = f"{config.host or socket.gethostname()}:{config.home}", Path(config.home) / NOTES

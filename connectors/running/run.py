@@ -20,6 +20,10 @@ from driver.cluster import Cluster
 LOG = logging.getLogger(__name__)
 STOP_S = 10.0
 AGAIN_S = 0.2
+FENCED_S = 3.0
+"""One that is fenced off waits for longer than it takes to hear that its connector is another process's now. If it has it still, it was
+fenced by what is over, such as a transaction that the other side gave up while this process was frozen, and opens another writer."""
+
 Made = TypeVar("Made")
 
 
@@ -78,9 +82,8 @@ class ConnectorRun(ABC):
                 self.stopping.wait(AGAIN_S)
             except Exception as error:  # whatever an author's code does
                 self._failed(name, error)
-                if isinstance(error, Fenced):
-                    return
-                self.stopping.wait(pauses.after_failure())
+                pause = pauses.after_failure()
+                self.stopping.wait(max(pause, FENCED_S) if isinstance(error, Fenced) else pause)
 
     def _failed(self, name: str, error: Exception) -> None:
         kind = "" if isinstance(error, ConnectorError | CepError) else f"{type(error).__name__}: "

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from connectors.contract import ConnectorError, ConnectorOptions
 from connectors.contract.options import REFERENCE
@@ -16,6 +18,8 @@ Told = TypeVar("Told", bound=ConnectorOptions)
 
 class Secrets:
     """Those of one connector."""
+
+    everywhere: ClassVar[set[str]] = set()  # those of all connectors of this process
 
     def __init__(self) -> None:
         self._found: set[str] = set()
@@ -47,10 +51,26 @@ class Secrets:
     def _kept(self, secret: str) -> str:
         if secret:
             self._found.add(secret)
+            self.everywhere.add(secret)
         return secret
 
     def without(self, text: str) -> str:
         """What may be said of it."""
-        for secret in sorted(self._found, key=len, reverse=True):
-            text = text.replace(secret, SHOWN)
-        return text
+        return _without(text, self._found)
+
+
+class WithoutSecrets(logging.Formatter):
+    """What `form` makes of a record, whichever library logs it, without the secrets of this process."""
+
+    def __init__(self, form: logging.Formatter) -> None:
+        super().__init__()
+        self.form = form
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _without(self.form.format(record), Secrets.everywhere)
+
+
+def _without(text: str, secrets: Collection[str]) -> str:
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, SHOWN)
+    return text

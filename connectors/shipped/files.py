@@ -98,9 +98,17 @@ class FilesOut(ConnectorOptions):
     def folders(self) -> Sequence[tuple[str, str]]:
         return (("path", self.path),) if self.path.startswith("/") else ()
 
+    def wanted_columns(self) -> Sequence[tuple[str, str]]:
+        return [("partition", name) for name in self.partition]
+
+    def named(self, name: str) -> str:
+        """A connector's name as a part of names of files. What adlfs looks for ends at a question mark."""
+        name = cut(name, NAME_BYTES)
+        return name.replace("?", "%3F") if self.path.startswith(("az://", "abfs")) else name
+
     def place(self, name: str) -> OutFolder:
         """Where the connector of that name writes."""
-        name = cut(name, NAME_BYTES)
+        name = self.named(name)
         return LocalOut(Path(self.path), name) if self.path.startswith("/") else StoreOut(self.path, self.store, name)
 
 
@@ -193,7 +201,7 @@ class FilesSink(AnswerSink):
         return self.options.roll_bytes
 
     def open(self, name: str, epoch: int) -> AnswerWriter:
-        return FilesWriter(self.options.place(name), self.format, cut(name, NAME_BYTES), epoch, self.options.partition)
+        return FilesWriter(self.options.place(name), self.format, self.options.named(name), epoch, self.options.partition)
 
 
 FILES = Connector(FilesIn, FilesSource, FilesOut, FilesSink, many=True)

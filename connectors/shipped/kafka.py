@@ -68,6 +68,9 @@ class KafkaOut(ConnectorOptions):
     commit_s: Annotated[float, Field(gt=0, le=30, description="A transaction is committed after so many seconds.")] = 0.2
     config: Further = Field(default_factory=dict)
 
+    def wanted_columns(self) -> Sequence[tuple[str, str]]:
+        return () if self.key is None else (("key", self.key),)
+
 
 def _client(options: KafkaIn | KafkaOut, **own: Any) -> dict[str, Any]:
     """Settings; what a client has to say goes to our log."""

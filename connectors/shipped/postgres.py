@@ -34,6 +34,9 @@ from connectors.contract import (
 EXTRA = "postgres"
 TOKENS = "numa_cep_tokens"
 CONNECT_S = 10
+SILENT = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
+"""A server whose machine is gone is given up within half a minute, not when TCP gives it up; `conninfo` may say otherwise."""
+
 
 Conninfo = Annotated[str, Field(min_length=1, description="Where it is, without the password: `host=db dbname=shop user=cep`.")]
 Password = Annotated[Secret | None, Field(description="Such as `${env:SHOP_PASSWORD}`.")]
@@ -61,6 +64,9 @@ class PostgresOut(ConnectorOptions):
     origin: Annotated[str | None, Field(description="A column of texts, with a unique index, that gets each row's origin.")] = None
     commit_s: Annotated[float, Field(gt=0, le=60, description="A transaction is committed after so many seconds.")] = 0.2
 
+    def wanted_columns(self) -> Sequence[tuple[str, str]]:
+        return [("key", name) for name in self.key]
+
     @model_validator(mode="after")
     def _one_of_them(self) -> PostgresOut:
         if self.key and self.origin:
@@ -79,7 +85,8 @@ class Postgres:
         """Raises ConnectorError."""
         known = {} if self.options.password is None else {"password": self.options.password}
         with self.failing():
-            return self.psycopg.connect(self.options.conninfo, connect_timeout=CONNECT_S, **known, **more)
+            own = SILENT | self.psycopg.conninfo.conninfo_to_dict(self.options.conninfo)
+            return self.psycopg.connect(**{"connect_timeout": CONNECT_S} | own | known, **more)
 
     def name(self, name: str) -> Any:
         """A table's, for a statement."""

@@ -186,6 +186,12 @@ def stream_info(state: ClusterState, name: str) -> dict[str, Any]:
     }
 
 
+def columns(state: ClusterState, stream: str) -> list[str] | None:
+    """Of a stream; None: it is not known."""
+    known = stream in state.streams or state.putting_out(stream)
+    return [field["name"] for field in stream_info(state, stream)["schema"]] if known else None
+
+
 def declaration(state: ClusterState, stream: str) -> dict[str, Any]:
     """A declared stream."""
     return stream_documents.to_json(state.streams[stream])

@@ -30,6 +30,7 @@ class PostgresServer:
 
     def start(self) -> None:
         own = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self.folder}"]
+        own += ["-c", "dynamic_shared_memory_type=mmap"]  # in its folder: one that is killed leaves its part of /dev/shm for ever
         self.process = self._as_user([str(Path(INITDB).resolve().parent / "postgres"), "-D", str(self.data), *own])
         until(self._answers)
 

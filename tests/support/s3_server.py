@@ -27,7 +27,7 @@ class S3Server:
         here = ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-s3", "-s3.port.iceberg=0", "-master.volumeSizeLimitMB=64"]
         with (folder / "weed.log").open("wb") as log:
             self.process = subprocess.Popen([str(WEED), "server", *here, *ports], stdout=log, stderr=log, cwd=folder)
-        self.options = {"key": "any", "secret": "any", "endpoint_url": f"http://127.0.0.1:{free[0]}"}
+        self.url, self.options = "s3://", {"key": "any", "secret": "any", "endpoint_url": f"http://127.0.0.1:{free[0]}"}
         self.store = fsspec.filesystem("s3", **self.options, skip_instance_cache=True, use_listings_cache=False)
         until(self._has_a_bucket)
 

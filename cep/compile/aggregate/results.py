@@ -203,16 +203,25 @@ def _check_sums(
 
 def describe_group(columns: dict[str, Column], by: tuple[Field, ...], row: int) -> str:
     """The group of `row` for a person to read: `ip='10.0.0.1', port=80`."""
-    return ", ".join(f"{field.name}={_value(columns[field.name], row)!r}" for field in by) or "all rows"
+    return ", ".join(f"{field.name}={_shown(_value(columns[field.name], row))}" for field in by) or "all rows"
+
+
+def listed(groups: Sequence[str]) -> str:
+    """Several of them: `ip='10.0.0.1' (12 rows); ip='10.0.0.2' (3 rows)`."""
+    return "; ".join(groups) or "none"
 
 
 def describe_row(columns: Mapping[str, Column], row: int, bytes_max: int) -> str:
     """The values of `row` for a person to read, at most about `bytes_max` bytes: `ip='10.0.0.1', n=3`; lists are named only."""
     found = ((name, column, _value(column, row, bytes_max)) for name, column in columns.items())
     values = ", ".join(
-        f"{name}=[...]" if column.type.is_list and value is not None else f"{name}={value!r}" for name, column, value in found
+        f"{name}=[...]" if column.type.is_list and value is not None else f"{name}={_shown(value)}" for name, column, value in found
     )
     return values.encode()[:bytes_max].decode(errors="ignore")
+
+
+def _shown(value: object) -> str:
+    return "NULL" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _value(column: Column, row: int, bytes_max: int | None = None) -> object:

@@ -121,7 +121,7 @@ class Alignment:
         if not self.queue or self.works:
             return ""
         missing = [i.name for input_ in self.inputs for i in input_.inboxes if not i.ended and i not in self.queue[0].came]
-        return f"{self.queue[0].barrier} on {', '.join(missing)}" if missing else ""
+        return f"{self.queue[0].barrier.called} on {', '.join(missing)}" if missing else ""
 
     def take_last(self, last: Mapping[str, int]) -> None:
         """What it has heard at its old place."""

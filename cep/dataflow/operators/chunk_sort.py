@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from cep.compile.aggregate.results import describe_group
+from cep.compile.aggregate.results import describe_group, listed
 from cep.dataflow.operators.operator import Keep, Part
 from cep.dataflow.operators.sequential import HELD, SequentialOperator
 from cep.dataflow.patterns.kept_rows import KeptRows
@@ -203,7 +203,8 @@ class ChunkSort(SequentialOperator):
         columns = self.chunks.numbers.columns_of(largest)
         keys = [f"{describe_group(columns, self.chunks.by, i)} ({counts[group]} rows)" for i, group in enumerate(largest.tolist())]
         held = self.hold.largest_keys(self.chunks.by, 3) or keys
-        return f"{int(counts.sum())} rows wait for the rest of {self.chunks.size}, {len(self.hold)} for the watermark; largest keys: {held}"
+        waiting = f"{int(counts.sum())} rows wait for the rest of {self.chunks.size}, {len(self.hold)} for the watermark"
+        return f"{waiting}; largest keys: {listed(held)}"
 
 
 def _with_room(array: np.ndarray, wanted: int) -> np.ndarray:

@@ -27,7 +27,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from cep.compile.aggregate.results import describe_row
+from cep.compile.aggregate.results import describe_row, listed
 from cep.compile.aggregate.window_state import AggregateSpec, GroupFailure, WindowState
 from cep.compile.chain.chain import Chain, ChainResult
 from cep.compile.chain.text_room import TooMuch, long_rows, too_long
@@ -296,7 +296,7 @@ class AggregateOperator:
 
     def contents(self) -> str:
         panes = f"{self.state.open_panes} panes open from the window ending at {describe_time(self.state.oldest_window_end)}"
-        return f"{panes}; largest keys: {self.state.largest_keys(3)}"
+        return f"{panes}; largest keys: {listed(self.state.largest_keys(3))}"
 
     def on_batch(self, batch: Batch, port: int) -> Iterable[Batch]:
         if not self.reduction.takes(len(batch.time)):

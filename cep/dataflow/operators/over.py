@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cep.compile.aggregate.results import listed
 from cep.compile.aggregate.spec import AggregateSpec
 from cep.compile.windows.trailing import TrailingState
 from cep.dataflow.dead_letters import DeadLetters
@@ -17,7 +18,7 @@ from cep.kernels.columns import Column
 from cep.kernels.jit import warm
 from cep.model.functions import OF_OVER
 from cep.model.operators import Aggregate, Over
-from cep.model.windows import UnboundedWindow, to_json
+from cep.model.windows import UnboundedWindow
 
 WINDOWS, LAGS = "windows", "lags"
 
@@ -97,7 +98,7 @@ class OverOperator(SequentialOperator):
     def contents(self) -> str:
         keys = self.state.largest_keys(3) if self.state is not None else []
         largest = self.hold.largest_keys(tuple(self.hold.schema[name] for name in self.over.by), 3) or keys
-        return f"{len(self.hold)} rows held, window {to_json(self.over.window)}; largest keys: {largest}"
+        return f"{len(self.hold)} rows held, window {self.over.window!r}; largest keys: {listed(largest)}"
 
 
 def build(over: Over, context: BuildContext) -> OverOperator:

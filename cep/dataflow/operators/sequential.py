@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from cep.compile.aggregate.results import describe_group
+from cep.compile.aggregate.results import describe_group, listed
 from cep.dataflow.operators.operator import NOTHING, Keep, Part, check_state
 from cep.dataflow.state.group_memory import GroupMemory
 from cep.dataflow.state.hold import Hold
@@ -103,4 +103,4 @@ class SequentialOperator:
         columns = self.memory.numbers.columns
         keys = "; ".join(describe_group(columns, self.memory.by, number) for number in self.memory.latest(3)) or "none"
         largest = self.hold.largest_keys(self.memory.by, 3)
-        return f"{len(self.memory.numbers)} groups (last: {keys}); {held}; largest keys of these: {largest}"
+        return f"{len(self.memory.numbers)} groups (last: {keys}); {held}; largest keys of these: {listed(largest)}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from cep.compile.aggregate.results import listed
 from cep.compile.aggregate.spec import AggregateSpec, free_prefix
 from cep.compile.chain.chain import Chain, compile_chain
 from cep.compile.windows.per_row import PerRowState
@@ -20,7 +21,7 @@ from cep.elements import MAX_TIME, MIN_TIME, Batch
 from cep.kernels.columns import Column
 from cep.model.expr import col
 from cep.model.operators import Map
-from cep.model.windows import TransactionWindow, UnboundedWindow, to_json
+from cep.model.windows import TransactionWindow, UnboundedWindow
 
 
 class SequentialAggregate:
@@ -137,8 +138,8 @@ class SequentialAggregate:
             check_state(self, self.state_limit)
 
     def contents(self) -> str:
-        what = f"{self.state.groups.rows} groups and {len(self.hold)} tuples held, of window {to_json(self.state.window)}"
-        return f"{what}; largest keys: {self.largest_keys(3)}"
+        what = f"{self.state.groups.rows} groups and {len(self.hold)} tuples held, of window {self.state.window!r}"
+        return f"{what}; largest keys: {listed(self.largest_keys(3))}"
 
     def largest_keys(self, most: int) -> list[str]:
         """The groups of which most tuples are held; where none are, of which most were taken."""

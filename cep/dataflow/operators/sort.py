@@ -19,6 +19,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from cep.compile.aggregate.results import listed
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.operators.chunk_sort import ChunkSort
 from cep.dataflow.operators.context import BuildContext
@@ -160,7 +161,7 @@ class SortOperator:
         panes = f"{len(self._panes.numbers)} panes open from the window ending at {describe_time(self.next_end)}"
         largest = max(self._panes.all(), key=lambda pane: pane.rows, default=None)
         keys = [] if largest is None else self.ranking.largest_groups(list(up_to(largest.batches, LOOK_ROWS)), 3)
-        return f"{panes}; largest keys: {keys}"
+        return f"{panes}; largest keys: {listed(keys)}"
 
     # --- snapshots ---
 

@@ -11,7 +11,10 @@ from typing import Any
 
 from orchestrator.state.connectors import ConnectorRecord
 
-LEASE_S = 10.0
+LEASE_S = 5.0
+"""Half of the cluster's grace: another process has to go on with the publishers of a source before windows cease to wait for them. Else the
+partition that comes back first lets windows close, and what follows of the others is late."""
+
 UNHEARD: Mapping[str, Any] = {"state": "waiting", "error": "no process runs it yet: `cep run-connectors`, where `cep up` is not used"}
 
 

@@ -1,4 +1,4 @@
-"""What is found in the topic is compared row by row; and a short run, in which each part is killed once, and one frozen."""
+"""What is found in the topic is compared row by row; and a short run, in which each part is killed, and two are frozen."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_its_values_cut_where_they_are_long() -> None:
     assert (
         cut.startswith("ip='10.0.0.1', n=3, x=0.5, tags=[...], body='ßß") and RECORD_BYTES_MAX - 1 <= len(cut.encode()) <= RECORD_BYTES_MAX
     )
-    assert of(1, DeadLetters()) == "ip=None, n=None, x=1.5, tags=None, body=''"
+    assert of(1, DeadLetters()) == "ip=NULL, n=NULL, x=1.5, tags=NULL, body=''"
 
 
 def test_none_where_too_many_come_at_once() -> None:

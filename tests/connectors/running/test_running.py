@@ -5,7 +5,11 @@ Tests `secrets.py`, `notes.py`, `connectors/running/figures.py`, `connectors/con
 
 from __future__ import annotations
 
+import json
+import logging
+import sys
 import threading
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,14 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from connectors.contract import ConnectorError, ConnectorOptions, Secret, library
+from cep.service.logs import JsonLines
+from connectors.contract import ConnectorError, ConnectorOptions, Fenced, Secret, library
+from connectors.documents import described
 from connectors.running.figures import LETTERS_KEPT, ConnectorFigures
 from connectors.running.fleet import STUCK_TURNS, Fleet
 from connectors.running.notes import Notes
 from connectors.running.numbering import runs_of
 from connectors.running.pauses import FIRST_S, LAST_S, Pauses
 from connectors.running.run import ConnectorRun
-from connectors.running.secrets import Secrets
+from connectors.running.secrets import Secrets, WithoutSecrets
 from driver.cluster import Cluster
 from tests.support.waiting import until
 
@@ -65,6 +71,19 @@ def test_secrets_are_read_here_and_said_nowhere(tmp_path: Path, monkeypatch: pyt
     assert "hunter22" not in repr(told)
 
 
+def test_what_a_library_logs_is_without_secrets_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Secrets, "everywhere", set())
+    monkeypatch.setenv("PASS", "hunter22")
+    Secrets().resolved(Told(password="${env:PASS}"))
+    form = WithoutSecrets(JsonLines("connectors"))
+    try:
+        raise ValueError("no entry for hunter22")
+    except ValueError:
+        record = logging.LogRecord("a.library", logging.INFO, "", 0, "GET http://x/?key=%s", ("hunter22",), sys.exc_info())
+    told = json.loads(form.format(record))
+    assert told["message"] == "GET http://x/?key=***" and "ValueError: no entry for ***" in told["exception"]
+
+
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
@@ -105,6 +124,32 @@ def test_figures_keep_the_last_letters_and_add_up_what_waits() -> None:
     assert (told["behind"], told["dead_letters"], len(told["letters"])) == (7, LETTERS_KEPT + 5, LETTERS_KEPT)
     figures.behind["b"] = None
     assert figures.to_json()["behind"] is None
+
+
+class FencedTwice(ConnectorRun):
+    """What it writes to gives its transactions up, twice."""
+
+    begun = 0
+
+    def work(self) -> bool:
+        self.begun += 1
+        if self.begun < 3:
+            raise Fenced("a later writer has come")
+        return True
+
+
+def test_one_that_is_fenced_and_not_told_to_stop_tries_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not before it could have heard that another has its connector."""
+    monkeypatch.setattr("connectors.running.run.FENCED_S", 0.5)
+    document = {"name": "a", "stream": "s", "to": {"connector": "files", "path": "/out", "format": "json"}}
+    held, told = (FencedTwice(described(document), 1, Cluster("http://127.0.0.1:1"), Notes(tmp_path)) for _ in range(2))
+    begun = time.monotonic()
+    held.start()
+    told.start()
+    until(lambda: told.figures.state == "fenced")
+    told.stop()
+    assert held.join() and told.join()
+    assert (held.begun, told.begun, held.figures.failures) == (3, 1, 2) and time.monotonic() - begun >= 1.0
 
 
 class Stubborn(ConnectorRun):

@@ -187,10 +187,17 @@ def store(tmp_path: Path) -> Iterator[str]:
     handler = type("Handler", (FTPHandler,), {"authorizer": logins})
     server = ThreadedFTPServer(("127.0.0.1", 0), handler)
     (tmp_path / "in").mkdir()
-    serving = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    over = threading.Event()
+
+    def serve() -> None:
+        while not over.is_set():
+            server.serve_forever(0.05, blocking=False, handle_exit=False)
+        server.close_all()  # here, for nothing polls a socket then that is closed
+
+    serving = threading.Thread(target=serve, daemon=True)
     serving.start()
     yield f"ftp://127.0.0.1:{server.address[1]}/in"
-    server.close_all()
+    over.set()
     serving.join()
 
 

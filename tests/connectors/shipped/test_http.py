@@ -1,15 +1,15 @@
-"""HTTP with a real server on loopback: the suite for sinks, keys by which what comes twice is known, and polling."""
+"""HTTP with a real server on loopback: the suites, keys by which what comes twice is known, and polling."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from connectors.conformance import SinkBench, SinkSuite
+from connectors.conformance import SinkBench, SinkSuite, SourceBench, SourceSuite
 from connectors.conformance.sink_suite import batch_of
 from connectors.contract import ConnectorError, Polled
 from connectors.shipped.http import HttpIn, HttpReader
@@ -51,7 +51,7 @@ class Site:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
 
 @pytest.fixture
@@ -69,6 +69,24 @@ class HttpSinkBench(SinkBench):
     def seen(self) -> list[int]:
         """A key that has come already is not taken again."""
         return [json.loads(line)["number"] for body in dict(self.site.requests).values() for line in body.splitlines()]
+
+
+class HttpSourceBench(SourceBench):
+    """Each feed is another page. A request each time has no session that could end while it is not polled."""
+
+    silence_s = 0.0
+
+    def __init__(self, site: Site) -> None:
+        self.site, self.end = site, {"connector": "http", "url": site.url, "every_s": 0.01}
+
+    def feed(self, values: Sequence[bytes]) -> None:
+        self.site.page, self.site.tag = b"\n".join(values), f'"{values[-1]!r}"'
+
+
+class TestHttpSource(SourceSuite):
+    @pytest.fixture
+    def bench(self, site: Site) -> SourceBench:
+        return HttpSourceBench(site)
 
 
 class TestHttpSink(SinkSuite):

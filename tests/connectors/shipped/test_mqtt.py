@@ -1,4 +1,4 @@
-"""MQTT 5 with a real mosquitto: the suite for sinks, and a session that outlives its process."""
+"""MQTT 5 with a real mosquitto: the suites, and a session that outlives its process."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
 import paho.mqtt.client as mqtt
 import pytest
 
-from connectors.conformance import SinkBench, SinkSuite
+from connectors.conformance import SinkBench, SinkSuite, SourceBench, SourceSuite
 from connectors.conformance.sink_suite import batch_of
 from connectors.contract import ConnectorError
 from connectors.shipped.mqtt import MqttIn, MqttReader
@@ -109,6 +109,24 @@ def publish(broker: Mosquitto, topic: str, *payloads: bytes) -> None:
         client.publish(topic, payload, 1).wait_for_publish(HANG_S)
     client.disconnect()
     client.loop_stop()
+
+
+class MqttSourceBench(SourceBench):
+    """Its session is there from the beginning, so that what is fed waits for a reader."""
+
+    def __init__(self, broker: Mosquitto, silence_s: float) -> None:
+        self.broker, self.silence_s, self.topic = broker, silence_s, f"in/{next(TOPICS)}"
+        self.end = {"connector": "mqtt", "host": "127.0.0.1", "port": broker.port, "topic": self.topic, "client_id": self.topic}
+        reader(broker, self.topic, self.topic).close()
+
+    def feed(self, values: Sequence[bytes]) -> None:
+        publish(self.broker, self.topic, *values)
+
+
+class TestMqttSource(SourceSuite):
+    @pytest.fixture(params=[0.2, pytest.param(30.0, marks=pytest.mark.long)])
+    def bench(self, request: pytest.FixtureRequest, broker: Mosquitto) -> SourceBench:
+        return MqttSourceBench(broker, request.param)
 
 
 def taken(asked: MqttReader, number: int) -> list[bytes]:

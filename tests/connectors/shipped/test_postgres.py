@@ -33,9 +33,8 @@ def admin(server: PostgresServer) -> Iterator[psycopg.Connection]:
 
 
 class PostgresSourceBench(SourceBench):
-    silence_s = 0.0
-
-    def __init__(self, server: PostgresServer, admin: psycopg.Connection) -> None:
+    def __init__(self, server: PostgresServer, admin: psycopg.Connection, silence_s: float = 0.0) -> None:
+        self.silence_s = silence_s
         self.admin, self.table = admin, f"in_{next(TABLES)}"
         self.end = {"connector": "postgres", "conninfo": server.conninfo, "table": f"public.{self.table}", "cursor": "id", "poll_s": 0.02}
         admin.execute(f"CREATE TABLE {self.table} (id bigserial PRIMARY KEY, value text)")
@@ -62,9 +61,9 @@ class PostgresSinkBench(SinkBench):
 
 
 class TestPostgresSource(SourceSuite):
-    @pytest.fixture
-    def bench(self, server: PostgresServer, admin: psycopg.Connection) -> SourceBench:
-        return PostgresSourceBench(server, admin)
+    @pytest.fixture(params=[0.0, pytest.param(30.0, marks=pytest.mark.long)])
+    def bench(self, request: pytest.FixtureRequest, server: PostgresServer, admin: psycopg.Connection) -> SourceBench:
+        return PostgresSourceBench(server, admin, request.param)
 
 
 class TestPostgresSink(SinkSuite):
@@ -125,6 +124,16 @@ def test_what_the_server_says_is_told(server: PostgresServer, admin: psycopg.Con
     bench.end |= {"conninfo": "host=/nowhere"}
     with pytest.raises(ConnectorError, match="No such file or directory"):
         bench.sink().open("c", 1)
+
+
+def test_a_server_that_falls_silent_is_given_up(server: PostgresServer, admin: psycopg.Connection) -> None:
+    """As the options of the connection say, if they do."""
+    bench = PostgresSinkBench(server, admin)
+    for said, expected in (("", "20000"), (" tcp_user_timeout=7", "7")):
+        bench.end |= {"conninfo": server.conninfo + said}
+        writer = bench.sink().open("c", 1)
+        assert writer.connection.info.get_parameters()["tcp_user_timeout"] == expected  # type: ignore[attr-defined]
+        writer.close()
 
 
 def test_one_of_key_and_origin() -> None:

@@ -62,9 +62,8 @@ def site() -> Iterator[Site]:
 
 
 class WebsocketSourceBench(SourceBench):
-    silence_s = 0.2
-
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, silence_s: float = 0.2) -> None:
+        self.silence_s = silence_s
         self.site, self.end = site, {"connector": "websocket", "url": site.url}
 
     def feed(self, values: Sequence[bytes]) -> None:
@@ -83,9 +82,9 @@ class WebsocketSinkBench(SinkBench):
 
 
 class TestWebsocketSource(SourceSuite):
-    @pytest.fixture
-    def bench(self, site: Site) -> SourceBench:
-        return WebsocketSourceBench(site)
+    @pytest.fixture(params=[0.2, pytest.param(30.0, marks=pytest.mark.long)])
+    def bench(self, request: pytest.FixtureRequest, site: Site) -> SourceBench:
+        return WebsocketSourceBench(site, request.param)
 
 
 class TestWebsocketSink(SinkSuite):

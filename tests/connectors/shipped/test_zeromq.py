@@ -1,14 +1,15 @@
-"""ZeroMQ over loopback: the suite for sinks, while the other side is there; and what it cannot do."""
+"""ZeroMQ over loopback: the suites, while the other side is there; and what it cannot do."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Sequence
 
 import pytest
 import zmq
 
-from connectors.conformance import SinkBench, SinkSuite
+from connectors.conformance import SinkBench, SinkSuite, SourceBench, SourceSuite
 from connectors.conformance.sink_suite import batch_of
 from connectors.contract import ConnectorError
 from connectors.shipped.zeromq import ZeromqIn, ZeromqReader
@@ -29,6 +30,31 @@ class ZeromqSinkBench(SinkBench):
         return [json.loads(value)["number"] for value in self.values]
 
 
+class ZeromqSourceBench(SourceBench):
+    """It calls, so what it sends waits for one that listens. What is not polled waits too: there is no session."""
+
+    silence_s = 0.0
+
+    def __init__(self) -> None:
+        self.socket = zmq.Context.instance().socket(zmq.PUSH)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        self.socket.connect(endpoint)
+        self.end = {"connector": "zeromq", "endpoint": endpoint, "bind": True}
+
+    def feed(self, values: Sequence[bytes]) -> None:
+        for value in values:
+            self.socket.send(value)
+
+
+class TestZeromqSource(SourceSuite):
+    @pytest.fixture
+    def bench(self) -> Iterator[SourceBench]:
+        made = ZeromqSourceBench()
+        yield made
+        made.socket.close(0)
+
+
 class TestZeromqSink(SinkSuite):
     @pytest.fixture
     def bench(self) -> Iterator[SinkBench]:
@@ -39,13 +65,13 @@ class TestZeromqSink(SinkSuite):
 
 @pytest.mark.parametrize("kind", ["pull", "sub"])
 def test_messages_are_values(kind: str) -> None:
-    with zmq.Context.instance().socket(zmq.PUSH if kind == "pull" else zmq.PUB) as socket:
-        port = socket.bind_to_random_port("tcp://127.0.0.1")
+    with zmq.Context.instance().socket(zmq.PUSH if kind == "pull" else zmq.PUB) as sending:
+        port = sending.bind_to_random_port("tcp://127.0.0.1")
         reader = ZeromqReader(ZeromqIn(endpoint=f"tcp://127.0.0.1:{port}", kind=kind, topic="a"))  # type: ignore[arg-type]
         found: list[bytes] = []
 
         def come() -> bool:
-            socket.send_multipart([b"a", b"one"])
+            sending.send_multipart([b"a", b"one"])
             found.extend(reader.poll(2, 0.1).values)
             return len(found) > 2
 

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from cep.config import node
+from cep.config import GRACE_S, node
 from cep.errors import NotFound, QueryError
-from driver import LocalCluster
+from driver import LocalCluster, Query, col, stream
 from orchestrator.records import Now
 from orchestrator.rest.connecting.board import LEASE_S, ConnectorBoard
 from orchestrator.state.connectors import ConnectorRecord
@@ -85,6 +85,7 @@ def test_the_next_process_of_a_place_takes_over_at_once_and_another_after_the_le
     assert board.free(records, "there", "9", 101.0) == ["b"]
     board.hear(5, "here", "2", [], 102.0)
     assert board.free(records, "here", "2", 102.0) == ["a"]
+    assert 2 * LEASE_S <= GRACE_S  # windows still wait for its publishers
     late = 102.0 + LEASE_S + 1
     board.hear(5, "there", "9", [], late)
     assert board.free(records, "there", "9", late) == ["a", "b"]
@@ -138,6 +139,28 @@ def test_a_wrong_document_is_refused_with_its_place(cluster: LocalCluster, chang
     with pytest.raises(QueryError) as refused:
         cluster.rest.put("/connectors/c", FIRST | change)
     assert refused.value.pointer == pointer and said in str(refused.value)
+
+
+def test_columns_that_a_stream_has_not_are_refused_as_soon_as_it_is_known(cluster: LocalCluster) -> None:
+    """When the sink is declared, or else when its query is deployed, upgraded or explained."""
+
+    def sink(key: str, name: str = "keyed") -> dict[str, Any]:
+        return {"name": name, "stream": "keyed", "to": {"connector": "kafka", "servers": "127.0.0.1:1", "topic": "t", "key": key}}
+
+    query = Query("keyed").source(stream("to.key", card=str, n=int)).map("m", card=col("card"), n=col("n"))
+    cluster.connect(sink("crad"))
+    for refuse in (cluster.explain, cluster.deploy):
+        with pytest.raises(QueryError, match=r"connector 'keyed': key: stream 'keyed' has no column 'crad' \(did you mean 'card'\?\)"):
+            refuse(query.output("keyed"))
+    cluster.connect(sink("card"))
+    running = cluster.deploy(query.output("keyed"), start=False)
+    with pytest.raises(QueryError, match="has no column 'm'; it has card, n") as refused:
+        cluster.connect(sink("m", "another"))
+    assert refused.value.pointer == "/to/key"
+    with pytest.raises(QueryError, match="connector 'keyed': key: "):
+        running.upgrade(query.map("m2", n=col("n")).output("keyed"), dry_run=True)
+    running.delete()
+    cluster.disconnect("keyed")
 
 
 def test_kinds_tell_their_options(cluster: LocalCluster) -> None:

@@ -599,7 +599,7 @@ def test_a_sum_that_does_not_fit_is_null_and_reported_with_its_group() -> None:
         {"key": "small", "part": 0, "sum_n": -7, "avg_n": -7.0},
     ]
     (failure,), more = state.take_failures()
-    assert (failure.operator, failure.reason, failure.group, failure.time) == ("agg", "sum overflow", "key='big', part=None", 9)
+    assert (failure.operator, failure.reason, failure.group, failure.time) == ("agg", "sum overflow", "key='big', part=NULL", 9)
     assert more == 0 and state.take_failures() == ([], 0)
 
 

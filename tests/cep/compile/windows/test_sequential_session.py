@@ -111,7 +111,8 @@ def test_many_sessions_leave_nothing_behind() -> None:
 def test_too_much_state_names_the_largest_keys() -> None:
     operator = sequential(operator_of(SessionWindow(10), (("rows", count()),)), limit=100_000)
     members = [Row(i, i, "b" if i % 3 else "a") for i in range(3_000)]
-    with pytest.raises(StateLimitExceeded, match=r"'windows'.*3000 tuples held.*'session'.*key='b' \(2000 rows\).*key='a'"):
+    said = r"'windows'.*3000 tuples held, of window SESSION\('10us'\).*key='b' \(2000 rows\).*key='a'"
+    with pytest.raises(StateLimitExceeded, match=said):
         list(operator.on_batch(batch_of(members), 0))
 
 

@@ -194,4 +194,4 @@ def test_two_kinds_in_opposite_orders_are_a_mistake_and_not_a_wait() -> None:
 def test_it_says_which_channels_it_waits_for() -> None:
     bench = Bench()
     bench.came("ab", CheckpointBarrier(4))
-    assert bench.alignment.waits_for.endswith(" on c")
+    assert bench.alignment.waits_for == "the barrier of a checkpoint on c"
