@@ -63,6 +63,7 @@ from cep.kernels.patterns.places import (
     HEAD,
     KIND,
     LAST_NODE,
+    LIFE,
     MATCH,
     MATCHES,
     NONE,
@@ -80,7 +81,6 @@ from cep.kernels.patterns.places import (
     TOGETHER,
     WANTED,
     WANTS_TIMED_OUT,
-    WITHIN,
 )
 
 # --- lines ------------------------------------------------------------------------------------------------------------
@@ -147,10 +147,10 @@ def _end_cohort(tables: Tables, group: int, before: int, cohort: int) -> None:
 def _note_due(tables: Tables, group: int) -> None:
     """The group has another first start."""
     groups, starts, stages, parameters = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables), parameters_at(tables)
-    if groups[group, HEAD] < 0 or parameters[WITHIN] == FAR:
+    if groups[group, HEAD] < 0 or parameters[LIFE] == FAR:
         groups[group, FIRST_DUE] = FAR
     else:
-        groups[group, FIRST_DUE] = starts[stages[groups[group, HEAD], FIRST_START], START_TIME] + parameters[WITHIN]
+        groups[group, FIRST_DUE] = starts[stages[groups[group, HEAD], FIRST_START], START_TIME] + parameters[LIFE]
 
 
 @inlined

@@ -82,6 +82,7 @@ from cep.kernels.patterns.places import (
     HEAD,
     HEAP,
     LAST,
+    LIFE,
     LIMIT,
     MATCHES,
     NONE,
@@ -96,7 +97,6 @@ from cep.kernels.patterns.places import (
     VARIABLES,
     WANTED,
     WANTS_TIMED_OUT,
-    WITHIN,
 )
 
 #: Rows ahead at which a group is asked for, the cohorts of one, their starts, their stages.
@@ -194,8 +194,8 @@ def _begin(tables: Tables, group: int, move: int, time: int, row: int, seq: int)
     else:
         made = new_cohort(tables, group, outlook, NONE, start, start)
         link_cohort(tables, group, cohort, made)
-        if cohort < 0 and parameters[WITHIN] != FAR:
-            groups[group, FIRST_DUE] = time + parameters[WITHIN]
+        if cohort < 0 and parameters[LIFE] != FAR:
+            groups[group, FIRST_DUE] = time + parameters[LIFE]
         groups[group, TAIL] = cohort = made
     starts[start, STAGE] = cohort
     groups[group, OPEN] += 1
