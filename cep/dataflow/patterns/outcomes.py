@@ -123,8 +123,10 @@ class Outcomes:
             found[:, :2] = self._origins_of_time(emitted.lines, keys)
             return found
         assert batch is not None and batch.origin is not None
-        found[:, : self.words] = batch.origin.take(np.maximum(by_row, 0), axis=0)
-        if len(times):
+        if not len(times):
+            found[:, : self.words] = batch.origin.take(by_row, axis=0)
+        else:
+            found[:, : self.words] = batch.origin.take(np.maximum(by_row, 0), axis=0)
             found[times] = -1
             some = {name: column.take(times) for name, column in keys.items()}
             found[times, :2] = self._origins_of_time(emitted.lines.take(times, axis=0), some)

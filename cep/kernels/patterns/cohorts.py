@@ -255,7 +255,9 @@ def _ask_ahead(lines: np.ndarray, stages: np.ndarray, starts: np.ndarray, number
         prefetch(starts, stages[lines[group, TAIL], LAST_START] * COHORT_START_WORDS)
     group = numbers[i + LAST_SOON]
     if lines[group, HEAD] >= 0:
-        prefetch(stages, starts[stages[lines[group, HEAD], FIRST_START], STAGE] * STAGE_WORDS)
+        start = stages[lines[group, HEAD], FIRST_START]
+        prefetch(stages, starts[start, STAGE] * STAGE_WORDS)
+        prefetch(starts, starts[start, NEXT_START] * COHORT_START_WORDS)
 
 
 @kernel("int64(int64, const int64[:], int64, const int64[:], const int64[:], int64)", on_demand=True)
