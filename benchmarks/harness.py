@@ -17,7 +17,7 @@ from benchmarks.lines import digest
 from benchmarks.memory import ASKED, at_hand, bytes_at_hand
 from benchmarks.pairs import Bar, Measured, measured, middles, ratios
 from benchmarks.programs import compile_here, named
-from benchmarks.rows import LINES, Command, Row
+from benchmarks.row import LINES, Command, Row
 from benchmarks.sides import STANDING, ComparedSide, Run, RunFailed, side
 
 ROOT = Path(__file__).resolve().parent.parent

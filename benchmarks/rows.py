@@ -14,58 +14,13 @@ once and prints a line for every line that it reads. In commands stand
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from benchmarks.bids import CHANNEL_ID, FOLDER
 from benchmarks.pairs import Bar
-from benchmarks.programs import PLACE
+from benchmarks.pattern_rows import PATTERNS
+from benchmarks.row import CPU, LINES, PERCENTILES, SHORT, Command, Row, module, program
 from benchmarks.sides import STANDING
-
-Command = tuple[str, ...]
-
-LINES = "lines"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of the table.
-
-    Args:
-        what: what is measured, for a reader.
-        data: the name of a dataset; empty: the row reads no file.
-        ours: our command.
-        reference: what it is compared with, run in alternation; None: bars are for our figure itself.
-        bars: what is to be reached.
-        equal: what shows that both gave the same answers: LINES of the files in {out}, in any order, or a member of both JSONs.
-        cores: where the commands may run, by position among the cores there are.
-        reference_cores: where the reference may run instead.
-        turns: how often the sides run in turn for one pair, of which the figure in the middle counts.
-        beside: other commands, run once each, whose figures stand beside the row and prove nothing.
-        notes: what a reader has to know to compare.
-    """
-
-    name: str
-    what: str
-    ours: Command
-    bars: tuple[Bar, ...]
-    data: str = ""
-    reference: Command | None = None
-    equal: str = ""
-    cores: str = "0"
-    reference_cores: str = ""
-    turns: int = 1
-    beside: dict[str, Command] = field(default_factory=dict)
-    notes: str = ""
-
-
-def module(name: str, *arguments: str) -> Command:
-    """`benchmarks/measured/<name>.py`."""
-    return ("{python}", "-m", f"benchmarks.measured.{name}", *arguments)
-
-
-def program(name: str, *arguments: str) -> Command:
-    """`benchmarks/references/<name>.c`, or `.cpp`."""
-    return (f"{PLACE}{name}", *arguments)
 
 
 def limit(question: str, *arguments: str) -> Command:
@@ -76,11 +31,6 @@ def limit(question: str, *arguments: str) -> Command:
 _FILE = ("--csv", "{csv}", "--records", "{records}", "--out", "{out}")
 _COLUMNS = ("--times", "{times}", "--addresses", "{addresses}", "--records", "{records}", "--out", "{out}")
 _WINDOW = limit("winS-text", "{csv}", "{out}/answers.csv", "{groups}")
-_CPU = "records_per_cpu_s"
-
-_SHORT, _PERCENTILES = 5, 3
-"""Turns of rows whose runs take less than a second, and of those whose figure is what a hundredth of a run was like: what else the machine
-does decides over a single one."""
 
 
 def _nearly_unique(data: str, groups: str) -> Row:
@@ -90,7 +40,7 @@ def _nearly_unique(data: str, groups: str) -> Row:
         data=data,
         reference=_WINDOW,
         ours=module("window", *_FILE, "--groups", "{groups}"),
-        bars=(Bar(_CPU, ">=", 0.6, "CPU second of all processes, against C on the same file"),),
+        bars=(Bar(CPU, ">=", 0.6, "CPU second of all processes, against C on the same file"),),
         equal=LINES,
         notes="bytes_per_group: the instance manager's memory at its peak, less that before, over the groups of a window. "
         "C has 24 B a group and 8 to 16 B of slots.",
@@ -105,7 +55,7 @@ def _two_cores(name: str, bar: float, how: str, *options: str) -> Row:
         reference=module("window", *_FILE, STANDING),
         reference_cores="0",
         ours=module("window", *_FILE, STANDING, "--instances", "2", *options),
-        turns=_SHORT,
+        turns=SHORT,
         bars=(Bar("records_per_s", ">=", bar, "second of wall time, against our one-core figure"),),
         equal=LINES,
         cores="0-1",
@@ -120,7 +70,7 @@ def _latency(rate: int, *bars: Bar) -> Row:
         ours=module("delivery", "--rate", str(rate)),
         bars=bars,
         cores="0-1",
-        turns=_PERCENTILES,
+        turns=PERCENTILES,
         notes="Reference: two bare ZeroMQ relays in two processes. p95 and p99.9 stand among the figures of the runs.",
     )
 
@@ -151,34 +101,9 @@ def _operator(name: str, what: str, reference: str, *arguments: str, files: str 
         data="bids",
         reference=program(reference, *files.split(), "{out}/answers.csv", *arguments),
         ours=module("bids", name, *ours),
-        turns=_PERCENTILES,
-        bars=(Bar(_CPU, ">=", 0.4, f"CPU second of all processes, against {reference}"),),
+        turns=PERCENTILES,
+        bars=(Bar(CPU, ">=", 0.4, f"CPU second of all processes, against {reference}"),),
         equal=LINES,
-    )
-
-
-def _pattern(question: str, bar: float, what: str) -> Row:
-    return Row(
-        name=f"pattern-{question}",
-        what=what,
-        reference=program("pattern", question, "4000000"),
-        ours=module("pattern", question, "--records", "4000000"),
-        bars=(Bar(_CPU, ">=", bar, "CPU second of the operator, batches to batches of matches; C has a ring of all starts for each key"),),
-        equal="sum",
-        turns=_SHORT,
-        beside={"ours, each way of each start by itself": module("pattern", question, "--records", "400000", "--ways")},
-    )
-
-
-def _pattern_all() -> Row:
-    return Row(
-        name="pattern-all",
-        what="all matches of an a, any b behind it and any c behind that, none of which comes: within 10,000 rows, against within 100",
-        reference=module("pattern", "all", "--records", "2000000", "--within", "100"),
-        ours=module("pattern", "all", "--records", "2000000", "--within", "10000"),
-        bars=(Bar(_CPU, ">=", 0.77, "CPU second of the operator: a row takes as long however many are within"),),
-        turns=_SHORT,
-        beside={"750 matches of a row in the middle": module("pattern", "told", "--records", "20000", "--within", "10000")},
     )
 
 
@@ -218,13 +143,13 @@ def _checkpoint(what: str, row: Row, figure: str, sign: str = ">=") -> Row:
 
 
 _BASE = Row(
-    "window", "fixed window, text file to answers written", module("window", *_FILE, STANDING), (), "zipf", equal=LINES, turns=_SHORT
+    "window", "fixed window, text file to answers written", module("window", *_FILE, STANDING), (), "zipf", equal=LINES, turns=SHORT
 )
 _MANY = Row("many", "5,000 small continuous queries, 1 tuple/s each", module("many"), (), cores="0-1")
 CHECKPOINTS: tuple[Row, ...] = (
-    _checkpoint("window", _BASE, _CPU),
-    _checkpoint("sequential", _operator("sequential", "bids in hundreds of each auction", ""), _CPU),
-    _checkpoint("join", _operator("interval-join", "each bid with the updates of its auction", "", records="{both}"), _CPU),
+    _checkpoint("window", _BASE, CPU),
+    _checkpoint("sequential", _operator("sequential", "bids in hundreds of each auction", ""), CPU),
+    _checkpoint("join", _operator("interval-join", "each bid with the updates of its auction", "", records="{both}"), CPU),
     _checkpoint("fast-path", _latency(10_000), "tuples_per_instance_cpu_s"),
     _checkpoint("many", _MANY, "cores.instance managers", "<="),
 )
@@ -236,8 +161,8 @@ TABLE: tuple[Row, ...] = (
         data="zipf",
         reference=_WINDOW,
         ours=module("window", *_FILE, STANDING),
-        turns=_SHORT,
-        bars=(Bar(_CPU, ">=", 0.8, "CPU second of all processes, against C winS-text"),),
+        turns=SHORT,
+        bars=(Bar(CPU, ">=", 0.8, "CPU second of all processes, against C winS-text"),),
         equal=LINES,
     ),
     _two_cores("window-two-cores", 1.6, "the planner's own choice"),
@@ -259,7 +184,7 @@ TABLE: tuple[Row, ...] = (
         data="zipf",
         reference=limit("id-text", "{csv}", "{out}/copy.csv"),
         ours=module("identity", *_FILE),
-        bars=(Bar(_CPU, ">=", 0.8, "CPU second of all processes, against C id-text to the same folder"),),
+        bars=(Bar(CPU, ">=", 0.8, "CPU second of all processes, against C id-text to the same folder"),),
         equal=LINES,
     ),
     Row(
@@ -276,7 +201,7 @@ TABLE: tuple[Row, ...] = (
         data="zipf",
         reference=limit("wc-text", "{csv}", "{out}/counts.i64", "100000"),
         ours=module("running_count", *_FILE),
-        bars=(Bar(_CPU, ">=", 0.5, "CPU second of all processes, against C wc-text"),),
+        bars=(Bar(CPU, ">=", 0.5, "CPU second of all processes, against C wc-text"),),
         equal="sum",
     ),
     Row(
@@ -284,7 +209,7 @@ TABLE: tuple[Row, ...] = (
         what="50 maps x * 0.5 + 1.0 over doubles, as one chain of the engine, against one C loop",
         reference=limit("maps", "10000000"),
         ours=module("maps", "--maps", "multiply-add", "--records", "10000000"),
-        bars=(Bar(_CPU, ">=", 0.9, "CPU second of the loop alone, rows in memory on both sides"),),
+        bars=(Bar(CPU, ">=", 0.9, "CPU second of the loop alone, rows in memory on both sides"),),
         equal="sum",
         beside={
             "C, the same by hand in blocks of registers": limit("maps-blocked", "10000000"),
@@ -303,7 +228,7 @@ TABLE: tuple[Row, ...] = (
         what="50 maps x + 1 over int64, which a compiler folds into one, against one C loop that adds 50",
         reference=limit("adds", "10000000"),
         ours=module("maps", "--maps", "add", "--records", "10000000"),
-        bars=(Bar(_CPU, ">=", 0.9, "CPU second of the loop alone, rows in memory on both sides"),),
+        bars=(Bar(CPU, ">=", 0.9, "CPU second of the loop alone, rows in memory on both sides"),),
         equal="sum",
     ),
     Row(
@@ -311,13 +236,11 @@ TABLE: tuple[Row, ...] = (
         what="count, sum, least and greatest of the ten minutes up to each row, of 10,000 keys, a million rows in all windows",
         reference=limit("trailing", "8000000"),
         ours=module("trailing", "--records", "8000000"),
-        bars=(Bar(_CPU, ">=", 0.4, "CPU second of the loop alone, rows in memory on both sides; both two stacks in a ring for each key"),),
+        bars=(Bar(CPU, ">=", 0.4, "CPU second of the loop alone, rows in memory on both sides; both two stacks in a ring for each key"),),
         equal="sum",
-        turns=_SHORT,
+        turns=SHORT,
     ),
-    _pattern("together", 0.5, "an a, then a b, then a c, of one key, within 0.1 s: starts that await the same go on together"),
-    _pattern("apart", 0.2, "an a, then a b of more than twice its value, within 0.1 s: each way of each start goes on by itself"),
-    _pattern_all(),
+    *PATTERNS,
     _operator(
         "interval-join",
         "each bid with the updates of its auction at most ten seconds before or after it",

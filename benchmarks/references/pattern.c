@@ -1,13 +1,13 @@
 // A pattern as an automaton written for it by hand: a ring of open starts for each key, all of which it keeps.
 //
-//     pattern together N      an a, then a b, then a c, of one key, within a tenth of a second; behind a match it begins anew
-//     pattern apart N         an a, then a b of more than twice its value, within as long; every a may begin a match
+//     pattern together N [skewed]      an a, then a b, then a c, of one key, within a tenth of a second; behind a match it begins anew
+//     pattern apart N [skewed]        an a, then a b of more than twice its value, within as long; every a may begin a match
 //
 // Rows are drawn before the clock starts: 10,000 keys, a row each microsecond. The last line of stdout is JSON: `answers` are matches, `sum`
 // is of the values of their first and last rows.
 #include "reference.h"
 
-enum { KEYS = 10000, KINDS = 3, VALUES = 1000, ROOM_AT_FIRST = 4 };
+enum { KEYS = 10000, OCTAVES = 14, KINDS = 3, VALUES = 1000, ROOM_AT_FIRST = 4 };
 static const int64_t WITHIN_US = 100000;
 
 typedef struct { int64_t time, value; } Start;
@@ -76,14 +76,21 @@ static Result apart(Columns rows, uint64_t count, Starts *table, uint64_t mask) 
     return result;
 }
 
+// Skewed: keys are in octaves of twice as many each, of which each is drawn as often, so that the n-th has about 1/n of the rows.
+static int64_t key_of(uint64_t x, bool skewed) {
+    uint64_t octave = 1ull << x % OCTAVES;
+    return skewed ? octave - 1 + (x >> 8) % octave : x % KEYS;
+}
+
 int main(int count, char **argument) {
-    const char *question = count == 3 ? argument[1] : "";
+    bool skewed = count == 4 && !strcmp(argument[3], "skewed");
+    const char *question = count == 3 || skewed ? argument[1] : "";
     bool one = !strcmp(question, "together");
-    if (!one && strcmp(question, "apart")) return fputs("pattern: expected together N, or apart N\n", stderr), 2;
+    if (!one && strcmp(question, "apart")) return fputs("pattern: expected together N [skewed], or apart N [skewed]\n", stderr), 2;
     uint64_t n = strtoull(argument[2], 0, 10), mask = 32767;
     Columns rows = {touched(8 * n), touched(8 * n), touched(8 * n), touched(8 * n)};
     for (uint64_t i = 0; i < n; i++) {
-        rows.key[i] = drawn(3 * i) % KEYS, rows.kind[i] = drawn(3 * i + 1) % KINDS;
+        rows.key[i] = key_of(drawn(3 * i), skewed), rows.kind[i] = drawn(3 * i + 1) % KINDS;
         rows.value[i] = drawn(3 * i + 2) % VALUES, rows.time[i] = i;
     }
     Starts *table = touched((mask + 1) * sizeof(Starts));

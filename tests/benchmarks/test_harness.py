@@ -22,7 +22,8 @@ from benchmarks.harness import Harness, figure_of, verdict
 from benchmarks.memory import ASKED
 from benchmarks.pairs import Bar, Measured
 from benchmarks.programs import NO_COMPILER, NO_RE2
-from benchmarks.rows import TABLE, Row, chosen
+from benchmarks.row import Row
+from benchmarks.rows import TABLE, chosen
 from benchmarks.sides import STANDING, RunFailed, side
 
 

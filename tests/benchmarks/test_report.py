@@ -10,7 +10,7 @@ import pytest
 from benchmarks import report
 from benchmarks.harness import RowOutcome, verdict
 from benchmarks.pairs import Bar
-from benchmarks.rows import Row
+from benchmarks.row import Row
 
 
 def document(rate: float) -> report.Document:

@@ -51,6 +51,16 @@ def short_parts(draw: DrawFn, names: Sequence[str], bys: Sequence[str]) -> Patte
 
 
 @st.composite
+def absences(draw: DrawFn, names: Sequence[str]) -> PatternPart:
+    """A row, and then nothing of some kinds for a time, or right behind it."""
+    one = st.sampled_from(names).map(Var)
+    span = draw(_SPANS)
+    late = st.builds(Not, st.sampled_from(names), st.just(False), st.just(span)) | st.builds(Not, st.sampled_from(names), st.just(True))
+    ends = [Seq((draw(one), *draw(st.lists(late, min_size=1, max_size=2))), "then") for _ in range(draw(st.integers(1, 2)))]
+    return AnyOf((*ends, draw(one))) if len(ends) > 1 or draw(st.booleans()) else ends[0]
+
+
+@st.composite
 def _items(draw: DrawFn, inner: SearchStrategy[PatternPart], names: Sequence[str], timed: bool) -> list[PatternPart]:
     """Parts, and now and then a negation between two, or, `timed`, at the end."""
     items: list[PatternPart] = [draw(inner)]
@@ -121,7 +131,8 @@ def patterns(
     bys = ("then", "next", "any") if matches == "all" and not short else ("then", "next")
     bys = ("any", "any", "then", "next") if together == "all" else bys
     names = NAMES[: draw(st.integers(2, 3))]
-    part = draw(short_parts(names, bys) if short else parts(names, bys, timed=not together))
+    absent = together == "first" and draw(st.integers(0, 3)) == 0
+    part = draw(absences(names) if absent else short_parts(names, bys) if short else parts(names, bys, timed=not together))
     if together == "all" and draw(st.booleans()):  # so that starts are open until their time is over
         part = Seq((Var(draw(st.sampled_from(names))), part), "any")
     written = list(dict.fromkeys(each.name for each, _ in walk(part) if isinstance(each, Var | Not)))

@@ -1502,6 +1502,13 @@ OUTSIDE_BUGS = (
         (_COHORTS,),
     ),
     Bug(
+        "a row that may not come at the end does not end starts that go on together",
+        _OUTLOOKS,
+        "if not (bits & wait.forbids or",
+        "if not (0 * wait.forbids or",
+        (_COHORTS,),
+    ),
+    Bug(
         "a heap of families is changed where another has it too",
         "cep/kernels/patterns/family_heaps.py",
         "if nodes[node, HEAP_USES] == 1:\n        return node",

@@ -66,7 +66,7 @@ class Cohorts(RowsTold):
 
     def pass_time(self, before: int) -> Iterator[Emitted | None]:
         self.begin()
-        while self.desk[places.HEAP] and self.heap[0, 0] < before:
+        while self.desk[cohort_places.PENDING] or (self.desk[places.HEAP] and self.heap[0, 0] < before):
             stopped = let_pass_cohorts(self._all(), before)
             full = bool(self.desk[places.EMITTED])
             yield self._collected()

@@ -231,5 +231,5 @@ def life_of(operator: PatternWays) -> int | None:
     states = operator.automaton.states
     if not any(state.wait is not None or any(edge.gap is not None for edge in state.edges) for state in states):
         return operator.within
-    wait = states[0].wait if len(states) == 1 and not states[0].edges else None
-    return max((span for _, span in wait.spans), default=None) if wait is not None else None
+    waits = [state.wait for state in states if state.wait is not None] if operator.automaton.only_waits else []
+    return next((span for wait in waits for _, span in wait.spans), None)

@@ -17,7 +17,7 @@ from cep.dataflow.operators.operator import put_overflows
 from cep.dataflow.patterns.kept_rows import KeptRows
 from cep.dataflow.state.merging import ROWS_MAX
 from cep.elements import Batch
-from cep.kernels.columns import Column, from_arrow, nulls
+from cep.kernels.columns import Column, Columns, from_arrow, nulls
 from cep.kernels.patterns import places
 from cep.kernels.patterns.columns import begins_of, order_together
 from cep.kernels.tables.group_numbers import GroupNumbers
@@ -67,11 +67,11 @@ class Outcomes:
         begins_of(emitted.rows, begins)
         ordinals = self._ordinals(emitted, begins) if kind == places.MATCH else np.zeros(len(emitted), np.int64)
         read = self._measured(emitted)
-        origin = self._origins(emitted, batch if kind == places.MATCH else None)
+        keys = self.numbers.columns_of(emitted.lines[:, places.OF_GROUP])
+        origin = self._origins(emitted, batch if kind == places.MATCH else None, keys)
         if kind == places.MATCH and self.operator.rows == ALL_ROWS:
             return self._all_rows(emitted, begins, ordinals, read, origin)
         columns = self._whole(emitted.rows[begins[1:] - 1, 1]) if self.operator.whole_rows else {}
-        keys = self.numbers.columns_of(emitted.lines[:, places.OF_GROUP])
         columns |= {of_input(name): column for name, column in keys.items()} if self.operator.rows != ALL_ROWS else {}
         origin[:, -1] = ordinals << 32
         return self._batch(kind, {**columns, **read}, emitted.lines[:, places.AT], origin)
@@ -114,22 +114,29 @@ class Outcomes:
                 lines[order, word] = lines[:, word].copy()
         return lines[:, places.TOGETHER]
 
-    def _origins(self, emitted: Emitted, batch: Batch | None) -> np.ndarray:
+    def _origins(self, emitted: Emitted, batch: Batch | None, keys: Columns) -> np.ndarray:
         """int64[n, words + 1], whose last word is to be given: that of the row by which each was decided, or what time decided, a hash."""
         found = np.full((len(emitted), self.words + 1), -1)
         by_row = emitted.lines[:, places.BY_ROW]
         times = np.flatnonzero(by_row < 0) if batch is not None else np.arange(len(emitted))
-        if len(times) < len(emitted):
-            assert batch is not None and batch.origin is not None
+        if len(times) == len(emitted):
+            found[:, :2] = self._origins_of_time(emitted.lines, keys)
+            return found
+        assert batch is not None and batch.origin is not None
+        if not len(times):
+            found[:, : self.words] = batch.origin.take(by_row, axis=0)
+        else:
             found[:, : self.words] = batch.origin.take(np.maximum(by_row, 0), axis=0)
-        if len(times):
-            lines = emitted.lines[times]
-            columns = self.numbers.columns_of(lines[:, places.OF_GROUP])
-            keys = encode_keys(columns, self.by) if self.by else empty_keys(len(times))
-            hashed = origins(self.pattern, keys, lines[:, places.FIRST_TIME])
             found[times] = -1
-            found[times, :2] = fold_origins(hashed, self.kept.origins(lines[:, places.FIRST_ROW]))
+            some = {name: column.take(times) for name, column in keys.items()}
+            found[times, :2] = self._origins_of_time(emitted.lines.take(times, axis=0), some)
         return found
+
+    def _origins_of_time(self, lines: np.ndarray, keys: Columns) -> np.ndarray:
+        """Of what time decided."""
+        encoded = encode_keys(keys, self.by) if self.by else empty_keys(len(lines))
+        hashed = origins(self.pattern, encoded, lines[:, places.FIRST_TIME])
+        return fold_origins(hashed, self.kept.origins(lines[:, places.FIRST_ROW]))
 
     def _measured(self, emitted: Emitted) -> dict[str, Column]:
         read, failures, more = self.measures.of(emitted, self.kept.column, self.kept.columns)

@@ -7,10 +7,12 @@ for what comes out, that is said, and nothing is written.
 from __future__ import annotations
 
 from cep.kernels.jit import apart, inlined
+from cep.kernels.machine.memory import prefetch
 from cep.kernels.patterns.cohort_places import (
     ABOVE,
     ALONG,
     BEGUN,
+    COHORT_START_WORDS,
     FIRST_DUE,
     FIRST_START,
     FOLLOWING_COHORT,
@@ -63,6 +65,7 @@ from cep.kernels.patterns.places import (
     HEAD,
     KIND,
     LAST_NODE,
+    LIFE,
     MATCH,
     MATCHES,
     NONE,
@@ -80,7 +83,6 @@ from cep.kernels.patterns.places import (
     TOGETHER,
     WANTED,
     WANTS_TIMED_OUT,
-    WITHIN,
 )
 
 # --- lines ------------------------------------------------------------------------------------------------------------
@@ -131,14 +133,21 @@ def _free_start(tables: Tables, group: int, start: int) -> None:
 
 
 @inlined
+def _free_cohort(tables: Tables, cohort: int) -> None:
+    """Its line; nothing has it any more."""
+    stages = stages_at(tables)
+    stages[cohort, OUTLOOK], stages[cohort, USES] = NONE, 0
+    free_line(stages, desk_at(tables), cohort, FREE_STAGES, LEFT_STAGES)
+
+
+@inlined
 def _end_cohort(tables: Tables, group: int, before: int, cohort: int) -> None:
     """The cohort behind `before`, which has no start any more."""
-    groups, stages, desk = cohort_groups_at(tables), stages_at(tables), desk_at(tables)
+    groups, stages = cohort_groups_at(tables), stages_at(tables)
     link_cohort(tables, group, before, stages[cohort, FOLLOWING_COHORT])
     if groups[group, TAIL] == cohort:
         groups[group, TAIL] = before
-    stages[cohort, OUTLOOK], stages[cohort, USES] = NONE, 0
-    free_line(stages, desk, cohort, FREE_STAGES, LEFT_STAGES)
+    _free_cohort(tables, cohort)
     if before < 0:
         _note_due(tables, group)
 
@@ -147,10 +156,10 @@ def _end_cohort(tables: Tables, group: int, before: int, cohort: int) -> None:
 def _note_due(tables: Tables, group: int) -> None:
     """The group has another first start."""
     groups, starts, stages, parameters = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables), parameters_at(tables)
-    if groups[group, HEAD] < 0 or parameters[WITHIN] == FAR:
+    if groups[group, HEAD] < 0 or parameters[LIFE] == FAR:
         groups[group, FIRST_DUE] = FAR
     else:
-        groups[group, FIRST_DUE] = starts[stages[groups[group, HEAD], FIRST_START], START_TIME] + parameters[WITHIN]
+        groups[group, FIRST_DUE] = starts[stages[groups[group, HEAD], FIRST_START], START_TIME] + parameters[LIFE]
 
 
 @inlined
@@ -270,7 +279,7 @@ def _resume(tables: Tables, first: int, stop: int) -> Number:
 def take_cohort_match(tables: Tables, group: int, before: int, cohort: int, now: int, by_row: int) -> bool:
     """The first start of a cohort has its match: it comes out, and it goes on behind it. False: there is no room."""
     parameters = parameters_at(tables)
-    groups, starts, stages, desk = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables), desk_at(tables)
+    stages, desk = stages_at(tables), desk_at(tables)
     start, first = stages[cohort, FIRST_START], desk[ROWS_OUT]
     if not tell_start(tables, MATCH, group, start, complete_at(tables)[stages[cohort, OUTLOOK]], now, by_row):
         return False
@@ -279,22 +288,43 @@ def take_cohort_match(tables: Tables, group: int, before: int, cohort: int, now:
     if parameters[SKIP] == TO_NEXT:
         drop_first_start(tables, group, before, cohort)
         return True
-    resume = _resume(tables, first, desk[ROWS_OUT])
-    while groups[group, HEAD] >= 0:
-        cohort = groups[group, HEAD]
-        if starts[stages[cohort, FIRST_START], START_SEQ] >= resume:
-            return True
-        drop_first_start(tables, group, NONE, cohort)
+    _drop_before(tables, group, _resume(tables, first, desk[ROWS_OUT]))
     return True
+
+
+@inlined
+def _drop_before(tables: Tables, group: int, resume: int) -> None:
+    """All starts of rows before number `resume` of the group."""
+    groups, starts, stages = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables)
+    cohort, left = groups[group, HEAD], NONE
+    while cohort >= 0 and left < 0:
+        left = stages[cohort, FIRST_START]
+        while left >= 0 and starts[left, START_SEQ] < resume:
+            following = starts[left, NEXT_START]
+            _free_start(tables, group, left)
+            left = following
+        if left >= 0:
+            stages[cohort, FIRST_START] = left
+        else:
+            behind = stages[cohort, FOLLOWING_COHORT]
+            _free_cohort(tables, cohort)
+            cohort = behind
+    groups[group, HEAD] = cohort
+    if cohort < 0:
+        groups[group, TAIL] = NONE
+    _note_due(tables, group)
 
 
 @apart
 def apart_decide_cohorts(tables: Tables, group: int, now: int, by_row: int) -> bool:
     """Matches of starts that are known, and do not wait for earlier ones; False: there is no room."""
     groups, stages, done, parameters = cohort_groups_at(tables), stages_at(tables), done_at(tables), parameters_at(tables)
+    starts = cohort_starts_at(tables)
     before, cohort = NONE, groups[group, HEAD]
     while cohort >= 0:
         if done[stages[cohort, OUTLOOK]]:
+            if stages[cohort, FOLLOWING_COHORT] >= 0:
+                prefetch(starts, stages[stages[cohort, FOLLOWING_COHORT], FIRST_START] * COHORT_START_WORDS)
             last, after = stages[cohort, FIRST_START] == stages[cohort, LAST_START], stages[cohort, FOLLOWING_COHORT]
             if not take_cohort_match(tables, group, before, cohort, now, by_row):
                 return False

@@ -31,7 +31,8 @@ NEXT_START, START_TIME, START_SEQ, START_ROW, STAGE, BEGUN, START_USED = range(7
 COHORT_START_WORDS = 8
 #: Of the desk: where lines are free (by twos, as in `places`: the first free one and the used ones) and how many are.
 FREE_STAGES, USED_STAGES, FREE_COHORT_STARTS, USED_COHORT_STARTS = range(4)
-LEFT_STAGES, LEFT_COHORT_STARTS = range(DESK_WORDS, DESK_WORDS + 2)
-COHORT_DESK_WORDS = DESK_WORDS + 2
+#: How many groups are taken from the heap, and lie behind it, since time passes in them together.
+LEFT_STAGES, LEFT_COHORT_STARTS, PENDING = range(DESK_WORDS, DESK_WORDS + 3)
+COHORT_DESK_WORDS = DESK_WORDS + 3
 #: Of a move, in place of its number.
 SAME, DEAD = -1, -2

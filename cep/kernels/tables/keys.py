@@ -124,6 +124,8 @@ def decoder(by: tuple[Field, ...]) -> Decoder:
             return lambda keys: {}
         case KeyLayout.TEXT:
             return lambda keys: {names[0]: _decode_text(keys, by[0])}
+        case KeyLayout.FIXED if len(by) == 1 and _width(by) == 8:
+            return lambda keys: {names[0]: _column_of(by[0], keys.w0.copy(), _valid(keys.w1, 0))}
         case KeyLayout.FIXED:
             return lambda keys: dict(zip(names, _decode_fixed(keys, by), strict=True))
         case KeyLayout.BYTES:

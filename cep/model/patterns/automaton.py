@@ -69,6 +69,12 @@ class Automaton:
     initial: tuple[int, ...]
 
     @cached_property
+    def only_waits(self) -> bool:
+        """Is a match one row, and what has taken it waits for nothing but that none comes, all for one and the same time?"""
+        spans = [None if state.wait is None or state.edges else {span for _, span in state.wait.spans} for state in self.states]
+        return bool(spans) and all(each is not None and len(each) < 2 and each == spans[0] for each in spans)
+
+    @cached_property
     def text(self) -> str:
         """A line for each position: `1 B: B then 1, C then 2`; ■ is the end."""
         begin = ", ".join(f"{self.variables[target]} {target}" for target in self.initial)

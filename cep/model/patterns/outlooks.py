@@ -5,7 +5,8 @@ How to read it:
 2. By the variables that a row may be a *move* leads from an outlook to another, or to none. It says of each chain there which chain it was
    before, and as which variable the row was put behind that.
 3. So all starts of one outlook go on together, and a row costs what it costs for one of them (`cep.kernels.patterns.cohorts`). That is
-   right where conditions read no row of the match, and time ends all ways of a start at once: `why_apart` says where it is not.
+   right where conditions read no row of the match, and time ends all ways of a start at once: `why_apart` says where it is not. What
+   may not come at the end is of that kind where it is all that is awaited (`Automaton.only_waits`).
 
 A move does what `cep.kernels.patterns.loop` does with the ways of one start, step by step.
 """
@@ -60,7 +61,7 @@ class OutlookMove:
 class Outlooks:
     """`begins`: by the bits of the variables that a row may be the move that begins a start, or DEAD. `moves`: of each outlook, by bits,
     the number of a move, SAME or DEAD. Of a move: `targets` the outlook, `chains` as `OutlookMove`. Of an outlook: `complete` the chain of
-    the way that has ended, or NONE; `done`: is that the preferred way?"""
+    the way that has ended, or will when its time is over, or NONE; `done`: is that the preferred way?"""
 
     begins: tuple[int, ...]
     moves: tuple[tuple[int, ...], ...]
@@ -104,17 +105,18 @@ class Outlooks:
 
 def why_apart(automaton: Automaton, matches: str, unmatched: bool, define: Definitions) -> str:
     """Why the starts of a pattern do not go on together, but each way of each by itself; empty: they do."""
-    return "all matches are asked for" if matches == ALL else why_by_ways(automaton, unmatched, define)
+    return "all matches are asked for" if matches == ALL else why_by_ways(automaton, unmatched, define, automaton.only_waits)
 
 
-def why_by_ways(automaton: Automaton, unmatched: bool, define: Definitions) -> str:
-    """Why neither starts nor families of a pattern go on together, but each way of each start by itself; empty: they may."""
+def why_by_ways(automaton: Automaton, unmatched: bool, define: Definitions, waits: bool = False) -> str:
+    """Why neither starts nor families of a pattern go on together, but each way of each start by itself; empty: they may. `waits`: what may
+    not come at the end is no reason."""
     if unmatched:
         return "rows in no match are asked for"
     for name, definition in define:
         if definition.condition is not None and rows_read(definition.condition):
             return f"the condition of {name} reads rows of the match"
-    if any(state.wait is not None or any(edge.gap is not None for edge in state.edges) for state in automaton.states):
+    if not waits and any(state.wait is not None or any(edge.gap is not None for edge in state.edges) for state in automaton.states):
         return "a gap, or what may not come at the end, is of each way's own time"
     return ""
 
@@ -133,6 +135,14 @@ class _Edge:
     directly: int
 
 
+@dataclass(frozen=True)
+class _Wait:
+    """What may not come while a way waits, and right behind its row. All ways wait for the same time, so a row that comes is in time."""
+
+    forbids: int
+    directly: int
+
+
 class WayMoves:
     """What a row, by the bits of the variables that it may be, does to a way."""
 
@@ -142,6 +152,10 @@ class WayMoves:
 
         self.automaton = automaton
         self.takes = [numbers[name] for name in automaton.variables]
+        waits = [state.wait for state in automaton.states]
+        self.waits = [
+            None if wait is None else _Wait(bits(frozenset(name for name, _ in wait.spans)), bits(wait.directly)) for wait in waits
+        ]
         self.edges = [
             [_Edge(edge.target, self.takes[edge.target], edge.by, bits(edge.forbids), bits(edge.directly)) for edge in state.edges]
             for state in automaton.states
@@ -153,6 +167,8 @@ class WayMoves:
         for way in outlook:
             for edge in self.edges_of(way):
                 found |= 1 << edge.takes | edge.forbids | edge.directly
+            if (wait := self.wait_of(way)) is not None:
+                found |= wait.forbids | wait.directly
         return found
 
     def begin(self, bits: int) -> OutlookMove:
@@ -183,6 +199,9 @@ class WayMoves:
     def edges_of(self, way: OutlookWay) -> Sequence[_Edge]:
         return () if way.state == COMPLETE else self.edges[way.state]
 
+    def wait_of(self, way: OutlookWay) -> _Wait | None:
+        return None if way.state == COMPLETE else self.waits[way.state]
+
     def taken(self, way: OutlookWay, edge: _Edge, bits: int) -> bool:
         if (edge.by == NEXT and not way.fresh) or (edge.by == THEN and way.passed):
             return False
@@ -194,6 +213,11 @@ class WayMoves:
         """The way behind a row that it has not taken, if it still awaits something."""
         if way.state == COMPLETE:
             yield way
+            return
+        if (wait := self.wait_of(way)) is not None:
+            if not (bits & wait.forbids or (way.fresh and bits & wait.directly)):
+                over = way.fresh and wait.directly and not wait.forbids
+                yield replace(way, state=COMPLETE if over else way.state, fresh=False)
             return
         passed, broken, direct, alive = way.passed or hit, way.broken, way.direct, False
         for edge in self.edges[way.state]:
@@ -215,7 +239,8 @@ class WayMoves:
 
     def bare(self, way: OutlookWay) -> OutlookWay:
         """Without what makes no difference."""
-        edges, forbids, directly = self.edges_of(way), 0, 0
+        edges, forbids, wait = self.edges_of(way), 0, self.wait_of(way)
+        directly = 0 if wait is None else wait.directly
         for edge in edges:
             forbids, directly = forbids | edge.forbids, directly | edge.directly
         return replace(
@@ -317,8 +342,12 @@ class _Building:
                 raise _TooManyError
         return self.numbers.setdefault((self.outlooks[move.outlook], move.chains), len(self.numbers))
 
+    def _ends(self, way: OutlookWay) -> bool:
+        """Is it a match if nothing comes any more?"""
+        return way.state == COMPLETE or self.moves.wait_of(way) is not None
+
     def _found(self, begins: tuple[int, ...], moves: tuple[tuple[int, ...], ...]) -> Outlooks:
-        complete = [next((way.chain for way in ways if way.state == COMPLETE), NONE) for ways in self.waiting]
+        complete = [next((way.chain for way in ways if self._ends(way)), NONE) for ways in self.waiting]
         return Outlooks(
             begins,
             moves,

@@ -74,6 +74,18 @@ EXAMPLES: dict[str, tuple[Pattern, str]] = {
     "a match is known when its last way has died": (pattern_of(A.then(B.times(1, 3)), within=4, timed_out=True), "abbaxxxxxab"),
     "a match that waited for an earlier start comes out when that is over": (pattern_of(A.then(B) | C.then(D), within=9), "acdxxxxxxxxxx"),
     "however often": (pattern_of(C.next(D) | A.then(B) | C.then(B), within=9), "acdacdxxxxxxxxxx"),
+    "what may not come has not come": (pattern_of(A.absent(B, for_="3us"), measures=(("t", row("A")["t"]),)), "aaxbaxaxxxab"),
+    "nor in the moment in which it is over": (pattern_of(A.absent(B, for_="3us")), "axxbaxxxb"),
+    "nor right behind": (pattern_of(A.absent(B, for_="4us").not_next(C), after="to_next"), "aaxacxbaxxxxx"),
+    "of two that wait the preferred one is the match, or what is left": (
+        pattern_of(A.absent(B, for_="4us") | EITHER.absent(D, for_="4us")),
+        "axbxxxaxdxxxaxbdxaxxxxx",
+    ),
+    "what comes later is not decided before": (pattern_of(A.absent(B, for_="3us") | C.absent(D, for_="3us") | D), "acdxxxacxbxxx"),
+    "when the group begins anew a match has waited as long": (
+        pattern_of(A.absent(B, for_="3us"), ttl=3, rows="all", measures=(("n", row("A").count()),)),
+        "abaxxxaabaxxxx",
+    ),
     "time to live is over": (
         pattern_of(A.then(B).then(C), ttl=2, timed_out=True, rows="all", measures=(("n", row("B").count()),)),
         "abxxxcabc",
@@ -173,7 +185,8 @@ def test_what_is_apart_has_a_reason() -> None:
     for pattern, why in (
         (pattern_of(A.then(B), unmatched=True), "rows in no match are asked for"),
         (pattern_of(A.then(event("B", col("v") > row("A")["v"]))), "the condition of B reads rows of the match"),
-        (pattern_of(A.absent(B, for_="1s")), "a gap, or what may not come at the end, is of each way's own time"),
+        (pattern_of(A.then(B).absent(C, for_="1s")), "a gap, or what may not come at the end, is of each way's own time"),
+        (pattern_of(A.absent(B, for_="1s").absent(C, for_="2s")), "a gap, or what may not come at the end, is of each way's own time"),
         (pattern_of(A.then(B).gap("1s")), "a gap, or what may not come at the end, is of each way's own time"),
         (many_kinds(), "there are too many ways in which they may go on"),
     ):

@@ -20,6 +20,7 @@ from hypothesis import event as seen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cep.compile.patterns.choice import each_way_apart
 from cep.compile.patterns.conditions import compile_conditions
 from cep.compile.patterns.groups import life_of
 from cep.dataflow.dead_letters import DeadLetters
@@ -179,12 +180,14 @@ def row_at(time: int, letter: str, v: int = 0, key: str = "p") -> tuple[Any, ...
 def test_starts_that_all_live_as_long_as_nothing_comes(
     given_rows: list[tuple[Any, ...]], execution: Execution, after: str, timed_out: bool, within: int | None
 ) -> None:
-    """Time is asked of the first of them alone."""
-    check(pattern_of(A.absent(B, for_="4us"), after=after, timed_out=timed_out, within=within), given_rows, execution)
+    """Time is asked of the first of them alone, where they do not go on together."""
+    with each_way_apart():
+        check(pattern_of(A.absent(B, for_="4us"), after=after, timed_out=timed_out, within=within), given_rows, execution)
 
 
 def test_where_starts_live_as_long_is_known() -> None:
-    lives = {A.absent(B, for_="4us"): 4, A.then(A.absent(B, for_="4us")): None, A.then(B): None}
+    lives = {A.absent(B, for_="4us"): 4, A | B.absent(A, for_="4us"): 4, A.then(A.absent(B, for_="4us")): None, A.then(B): None}
+    lives |= {A.absent(B, for_="4us") | B.absent(A, for_="5us"): None, A.absent(B, for_="4us") | B.not_next(A): None, A.not_next(B): None}
     assert [life_of(pattern_of(part).finding) for part in lives] == list(lives.values())
     assert life_of(pattern_of(A.then(B), within=7).finding) == 7
 
