@@ -8,11 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event, Thread
-from typing import Any
 
 import jsonschema
 import pytest
@@ -25,7 +21,7 @@ from driver.applications.applying import remove
 from driver.applications.schema import application_schema
 from driver.cli import app
 from tests.support.paths import ROOT
-from tests.support.waiting import HANG_S, until
+from tests.support.waiting import until
 
 PAGE = (ROOT / "docs/applications.md").read_text()
 CONTAINERS = (ROOT / "docs/containers.md").read_text()
@@ -181,49 +177,6 @@ def test_with_connectors(cluster: LocalCluster, shop: Path) -> None:
         "orders: deleted",
     ]
     assert not cluster.connectors() and not cluster.applications()
-
-
-class Posts(BaseHTTPRequestHandler):
-    """What the page's address serves, once it is awaited."""
-
-    awaited = Event()
-    lines = ('{"at": 1700000000000, "city": "Dublin", "words": "rain"}', '{"at": 1700000060000, "city": "Atlantis", "words": "more"}')
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("ETag", str(self.awaited.is_set()))
-        self.end_headers()
-        self.wfile.write("\n".join(self.lines if self.awaited.is_set() else ()).encode())
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
-
-@contextmanager
-def served() -> Iterator[str]:
-    """The address of `Posts`."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Posts) as server:
-        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/posts"
-        finally:
-            server.shutdown()
-
-
-def test_posts_and_their_places(cluster: LocalCluster, shop: Path) -> None:
-    folder = shop.parent
-    (folder / "cities.csv").write_text("city,latitude,longitude\nDublin,53.35,-6.26\n")
-    found: list[dict[str, Any]] = []
-    with served() as url:
-        cluster.apply(folder / "places.yaml", {"url": url, "folder": str(folder)})
-        with cluster.subscribe("placed") as placed:
-            Posts.awaited.set()
-            while len(found) < 2 and (batch := placed.next_batch(timeout=HANG_S)) is not None:
-                found += batch.to_pylist()
-    assert found == [
-        {"city": "Dublin", "words": "rain", "latitude": 53.35, "longitude": -6.26},
-        {"city": "Atlantis", "words": "more", "latitude": None, "longitude": None},
-    ]
 
 
 def test_the_schema() -> None:
