@@ -189,18 +189,3 @@ def test_the_schema() -> None:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
     assert json.loads(CliRunner().invoke(app, ["schema"]).output) == schema
-
-
-def test_the_schema_with_connectors(cluster: LocalCluster) -> None:
-    """Their options are checked, those of others are not."""
-    found = CliRunner().invoke(app, ["schema", "--connectors", "--url", cluster.rest.url])
-    schema = json.loads(found.output)
-    jsonschema.Draft202012Validator.check_schema(schema)
-    for text in FILES.values():
-        jsonschema.validate(load_yaml(text.replace('"${least}"', "2")), schema)
-    http = {"connector": "http", "url": "http://127.0.0.1/x"}
-    right = [http | {"every_s": 2.5}, http | {"every_s": "${pause}", "format": {"name": "csv"}}, {"connector": "theirs", "own": 1}]
-    wrong = [{"connector": "http"}, http | {"evry_s": 1}, http | {"every_s": "soon"}, {"connector": "postgres", "format": "json"}]
-    for source, is_right in [*((each, True) for each in right), *((each, False) for each in wrong)]:
-        document = {"application": "a", "streams": {"s": {"schema": {"n": "int64"}, "from": source}}}
-        assert jsonschema.Draft202012Validator(schema).is_valid(document) is is_right, source
