@@ -60,7 +60,7 @@ class HostRecovery:
     last: int = -1  # the last that was taken
     stored: Mapping[str, Any] | None = None  # what is told of the last that is on the disk, or could not be
     wants: bool = False  # another one should be taken at once
-    covered: bool = True  # all that it has put out is committed, and its clients have it; looked at when it has ended
+    covered: bool = False  # all that it has put out is committed, and its clients have it; looked at when it has ended, or is restored so
     given_up: bool = False  # its query is stopped, or has failed: its end waits for no client
     taken: dict[int, Mapping[int, Taken]] = field(default_factory=dict)  # by checkpoint: of which of its publishers it had what
     pressing: bool = False  # a publisher waits for the next commit
