@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -189,3 +190,23 @@ def test_the_schema() -> None:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
     assert json.loads(CliRunner().invoke(app, ["schema"]).output) == schema
+
+
+def test_the_schema_with_connectors(cluster: LocalCluster) -> None:
+    """The options of each are checked, but for what is a variable; and by its models, so those of an author too."""
+    schema = json.loads(CliRunner().invoke(app, ["schema", "--connectors", "--url", cluster.rest.url]).output)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for text in FILES.values():
+        jsonschema.validate(load_yaml(text.replace('"${least}"', "2")), schema)
+    checks = jsonschema.Draft202012Validator(schema)
+
+    def wrong(**sink: Any) -> list[str]:
+        return [str(each.message) for each in checks.iter_errors({"sinks": {"s": {"stream": "x", **sink}}})]
+
+    assert not wrong(connector="kafka", servers="${kafka}", topic="${topic}", commit_s="${often}")
+    assert "'topc' was unexpected" in wrong(connector="kafka", servers="a", topic="t", topc="t")[0]
+    assert "'topic' is a required property" in wrong(connector="kafka", servers="a")[0]
+    assert wrong(connector="kafka", servers="a", topic="t", commit_s="often") and wrong(
+        connector="kafka", servers="a", topic="t", format="xml"
+    )
+    assert "'kafak' is not one of" in wrong(connector="kafak")[0]
