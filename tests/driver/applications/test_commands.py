@@ -21,6 +21,7 @@ from driver import LocalCluster, Query, col
 from driver.applications.applying import remove
 from driver.applications.schema import application_schema
 from driver.cli import app
+from tests.connectors.shipped.test_http import Site
 from tests.support.paths import ROOT
 from tests.support.waiting import until
 
@@ -178,6 +179,27 @@ def test_with_connectors(cluster: LocalCluster, shop: Path) -> None:
         "orders: deleted",
     ]
     assert not cluster.connectors() and not cluster.applications()
+
+
+@pytest.mark.long
+def test_the_page_of_ise(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Posts are asked for with their secret, located, counted and posted."""
+    (text,) = re.findall(r"`posts.yaml`:\n\n```yaml\n(.*?)```", (ROOT / "docs/ise.md").read_text(), re.DOTALL)
+    (tmp_path / "token").write_text("hunter22")
+    (tmp_path / "places.csv").write_text("place,north,east\nparis,49,2\nberlin,53,13\n")
+    (file := tmp_path / "posts.yaml").write_text(text.replace("${env:NETWORK_TOKEN}", f"${{file:{tmp_path}/token}}"))
+    network, board = Site(), Site()
+    posts = [("00:01", " Paris"), ("00:02", "PARIS"), ("00:03", "Berlin "), ("00:04", "the moon"), ("03:20", "paris")]
+    lines = [json.dumps({"at": f"2024-05-01T12:{at}Z", "author": "a", "place": place, "text": "water"}) for at, place in posts]
+    network.page = "\n".join(lines).encode()
+    network.tag = '"1"'
+    cluster.apply(file, {"network": network.url, "map": board.url, "folder": str(tmp_path)})
+    until(lambda: board.requests)
+    found = sorted(tuple(json.loads(line).values()) for _, body in board.requests for line in body.splitlines())
+    assert found == [(49, 2, 2), (53, 13, 1)]
+    assert network.asked[0]["Authorization"] == "Bearer hunter22"
+    network.close()
+    board.close()
 
 
 def test_the_schema() -> None:
