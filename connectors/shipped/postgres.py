@@ -1,7 +1,8 @@
 """PostgreSQL, by psycopg.
 
 In: a table is polled by a column of whole numbers that rise, its cursor, which is a record's number. A row is read when every transaction
-has ended that ran when its number was seen first: one that commits late may have a smaller number.
+has ended that ran when its number was seen first: one that commits late may have a smaller number. Or the whole table is read now and then,
+and each row taken that was not in it the last time.
 
 Out: rows and token in one transaction. `numa_cep_tokens` has a row for each connector, with its epoch, so an old writer changes nothing.
 """
@@ -49,9 +50,23 @@ class PostgresIn(ConnectorOptions):
     conninfo: Conninfo
     password: Password = None
     table: Name
-    cursor: Annotated[str, Field(description="A column of whole numbers that rise, each for one row; it should have an index.")]
+    cursor: Annotated[str | None, Field(description="A column of whole numbers that rise, each for one row; it should have an index.")] = (
+        None
+    )
+    refresh_s: Annotated[
+        float | None,
+        Field(
+            gt=0, le=86_400, description="In place of a cursor: the whole table is read so often, and rows come that are new or changed."
+        ),
+    ] = None
     columns: Annotated[tuple[str, ...] | None, Field(description="The columns to be read; default: all.")] = None
     poll_s: Annotated[float, Field(gt=0, le=3600, description="It is looked for new rows after so many seconds without one.")] = 0.5
+
+    @model_validator(mode="after")
+    def _by_one_of_them(self) -> PostgresIn:
+        if (self.cursor is None) == (self.refresh_s is None):
+            raise ValueError("expected one of cursor and refresh_s: how are rows found that are new?")
+        return self
 
 
 class PostgresOut(ConnectorOptions):
@@ -92,6 +107,11 @@ class Postgres:
         """A table's, for a statement."""
         return self.sql.Identifier(*name.split(".", 1))
 
+    def chosen(self) -> Any:
+        """The columns that a source reads."""
+        assert isinstance(self.options, PostgresIn)
+        return self.sql.SQL("*") if self.options.columns is None else self.columns(self.options.columns)
+
     def columns(self, names: Sequence[str]) -> Any:
         return self.sql.SQL(", ").join(map(self.sql.Identifier, names))
 
@@ -110,16 +130,22 @@ class Postgres:
 class PostgresSource(RecordSource):
     """One partition: the table."""
 
-    replayable, numbered = True, True
-
     def __init__(self, options: PostgresIn) -> None:
         self.options = options
+
+    @property
+    def replayable(self) -> bool:
+        return self.options.cursor is not None
+
+    @property
+    def numbered(self) -> bool:
+        return self.replayable
 
     def partitions(self) -> Sequence[str]:
         return (self.options.table,)
 
     def open(self, partition: str, place: Place | None) -> RecordReader:
-        return PostgresReader(self.options, place)
+        return PostgresReader(self.options, place) if self.replayable else RefreshingReader(self.options)
 
 
 class PostgresReader(RecordReader):
@@ -154,7 +180,7 @@ class PostgresReader(RecordReader):
         ask = self.server.statement(
             "SELECT max({cursor}), pg_snapshot_xmin(pg_current_snapshot())::text::bigint, "
             "pg_snapshot_xmax(pg_current_snapshot())::text::bigint FROM {table}",
-            cursor=self.server.sql.Identifier(self.options.cursor),
+            cursor=self._cursor(),
             table=self.server.name(self.options.table),
         )
         greatest, oldest, following = self.connection.execute(ask).fetchone()
@@ -167,13 +193,12 @@ class PostgresReader(RecordReader):
         return self.settled is not None and (self.next is None or self.next <= self.settled)
 
     def _rows(self, rows_max: int) -> Polled | None:
-        cursor = self.server.sql.Identifier(self.options.cursor)
-        columns = self.server.sql.SQL("*") if self.options.columns is None else self.server.columns(self.options.columns)
+        cursor = self._cursor()
         ask = self.server.statement(
             "SELECT {cursor}, {columns} FROM {table} WHERE {cursor} <= %s AND (%s::bigint IS NULL OR {cursor} >= %s) "
             "ORDER BY {cursor} LIMIT %s",
             cursor=cursor,
-            columns=columns,
+            columns=self.server.chosen(),
             table=self.server.name(self.options.table),
         )
         found = self.connection.execute(ask, (self.settled, self.next, self.next, rows_max))
@@ -186,6 +211,54 @@ class PostgresReader(RecordReader):
         self.next = numbers[-1] + 1
         batch = pa.RecordBatch.from_arrays([pa.array(each) for each in values], names=names)
         return Polled(self.next, rows=batch, numbers=numbers)
+
+    def _cursor(self) -> Any:
+        return self.server.sql.Identifier(self.options.cursor)
+
+
+class RefreshingReader(RecordReader):
+    """Knows what was in the table the last time. The next reader knows nothing, so all rows come again."""
+
+    def __init__(self, options: PostgresIn) -> None:
+        self.options, self.server = options, Postgres(options)
+        self.seen: set[str] = set()
+        self.new: list[tuple[Any, ...]] = []
+        self.names: list[str] = []
+        self.left_s = 0.0  # until it is read again
+        self.waiting = threading.Event()
+        self.connection = self.server.connect(autocommit=True)
+
+    def poll(self, rows_max: int, timeout_s: float) -> Polled:
+        if not self.new:
+            waits = min(self.left_s, timeout_s)
+            self.waiting.wait(waits)
+            self.left_s -= waits
+            if self.left_s > 0:
+                return Polled(None)
+            with self.server.failing():
+                self._read()
+            self.left_s = self.options.refresh_s or 0.0
+        rows, self.new = self.new[:rows_max], self.new[rows_max:]
+        if not rows:
+            return Polled(None)
+        columns = [pa.array(each) for each in zip(*rows, strict=True)]
+        return Polled(None, rows=pa.RecordBatch.from_arrays(columns, names=self.names), behind=len(self.new))
+
+    def committed(self, place: Place) -> None:
+        """The table stays as it is."""
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def _read(self) -> None:
+        ask = self.server.statement(
+            "SELECT {columns} FROM {table}", columns=self.server.chosen(), table=self.server.name(self.options.table)
+        )
+        found = self.connection.execute(ask)
+        self.names = [each.name for each in found.description]
+        there = {repr(row): row for row in found.fetchall()}
+        self.new = [row for known, row in there.items() if known not in self.seen]
+        self.seen = set(there)
 
 
 class PostgresSink(AnswerSink):

@@ -122,9 +122,18 @@ def applications(
         out.print("no applications")
 
 
-def schema() -> None:
+def schema(
+    connectors: Annotated[bool, typer.Option("--connectors", help="With the options of the connectors that the cluster has.")] = False,
+    url: Url = URL,
+    token: Token = None,
+    ca: Authority = None,
+) -> None:
     """Prints the JSON schema of an application's file, for editors."""
-    print(json.dumps(import_module("driver.applications.schema").application_schema(), indent=2))
+    kinds: list[dict[str, Any]] = []
+    if connectors:
+        with Cluster(url, token, ca=ca) as cluster:
+            kinds = cluster.rest.get("/connectors:kinds")
+    print(json.dumps(import_module("driver.applications.schema").application_schema(kinds), indent=2))
 
 
 def _applying(cluster: Cluster, file: Path, values: list[str] | None) -> Any:

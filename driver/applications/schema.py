@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cep.service.query_schema import query_components
 from driver.applications.reading import KEYS
 
 _STRING = {"type": "string"}
+_VARIABLE = {"type": "string", "pattern": r"\$\{"}
 _NAMED = "streams", "queries", "sinks"
-#: Their options are those of the connectors that the cluster has: `cep connectors --kinds`.
+#: Where nothing is known of the connectors that the cluster has.
 _CONNECTOR: dict[str, Any] = {
     "type": "object",
     "properties": {"connector": _STRING, "format": {"type": ["string", "object"]}},
@@ -18,13 +20,14 @@ _CONNECTOR: dict[str, Any] = {
 }
 
 
-def application_schema() -> dict[str, Any]:
-    """For editors, as JSON Schema 2020-12."""
+def application_schema(kinds: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """For editors, as JSON Schema 2020-12. `kinds`: the connectors that there are, as `GET /connectors:kinds` tells them, for their options
+    to be checked too."""
     components = json.loads(json.dumps(query_components()).replace("#/components/schemas/", "#/$defs/"))
     query = components["Query"]
     stream = query["properties"]["streams"]["items"]
-    sink = _CONNECTOR | {"properties": {"stream": _STRING, **_CONNECTOR["properties"]}, "required": ["stream", "connector"]}
-    parts = {"streams": _stream(stream), "queries": _query(query), "sinks": sink}
+    sink = _end(kinds, "to", {"stream": _STRING})
+    parts = {"streams": _stream(stream, _end(kinds, "from", {})), "queries": _query(query), "sinks": sink}
     properties: dict[str, Any] = {
         "application": _STRING | {"minLength": 1, "description": "Its name; a file that is included has none."},
         "include": {"type": "array", "items": _STRING, "description": "Files beside this one, with more of the same."},
@@ -46,11 +49,35 @@ def application_schema() -> dict[str, Any]:
     }
 
 
-def _stream(stream: dict[str, Any]) -> dict[str, Any]:
+def _end(kinds: Sequence[Mapping[str, Any]], side: str, own: dict[str, Any]) -> dict[str, Any]:
+    """What brings rows, or takes them away, with the options of each kind; `own` is there beside them, and has to be."""
+    known = [each for each in kinds if side in each]
+    if not known:
+        return _CONNECTOR | {"properties": {**own, **_CONNECTOR["properties"]}, "required": [*own, "connector"]}
+    named = {"connector": {"enum": [each["connector"] for each in known]}}
+    which = [{"if": {"properties": {"connector": {"const": each["connector"]}}}, "then": _kind(each, side, own)} for each in known]
+    return {"type": "object", "properties": named, "required": [*own, "connector"], "allOf": which}
+
+
+def _kind(kind: Mapping[str, Any], side: str, own: dict[str, Any]) -> dict[str, Any]:
+    options = kind[side]
+    if "$defs" in options:  # which would have to stand elsewhere
+        return {}
+    formats = {"format": {"anyOf": [{"enum": list(kind["formats"])}, {"type": "object"}, _VARIABLE]}} if kind["formats"] else {}
+    properties = {name: {"anyOf": [each, _VARIABLE]} | _said(each) for name, each in options["properties"].items()}
+    told = {"connector": _STRING, **own, **formats, **properties}
+    return {"properties": told, "required": list(options.get("required", ())), "additionalProperties": False}
+
+
+def _said(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: schema[key] for key in ("description", "default") if key in schema}
+
+
+def _stream(stream: dict[str, Any], source: dict[str, Any]) -> dict[str, Any]:
     """With its name as its key, and columns also as a mapping."""
     columns = {"anyOf": [stream["properties"]["schema"], {"type": "object", "additionalProperties": _STRING}]}
     return stream | {
-        "properties": stream["properties"] | {"schema": columns, "from": _CONNECTOR | {"required": ["connector"]}},
+        "properties": stream["properties"] | {"schema": columns, "from": source},
         "required": ["schema"],
     }
 

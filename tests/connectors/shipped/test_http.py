@@ -53,13 +53,16 @@ class Site:
         self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
 
 @pytest.fixture
 def site() -> Iterator[Site]:
     made = Site()
     yield made
-    made.server.shutdown()
-    made.server.server_close()
+    made.close()
 
 
 class HttpSinkBench(SinkBench):

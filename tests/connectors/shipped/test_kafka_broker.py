@@ -13,11 +13,11 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from connectors.conformance import SinkBench, SinkSuite, SourceBench, SourceSuite
 from connectors.conformance.sink_suite import batch_of
-from connectors.contract import ConnectorError
+from connectors.contract import ConnectorError, Fenced
 from tests.support.kafka_broker import Broker, broker, consumed, produce
 from tests.support.waiting import until
 
@@ -117,3 +117,32 @@ def test_a_broker_that_is_killed_is_waited_for(tmp_path: Path) -> None:
         again.commit("2")
         again.close()
         assert sorted(sink.seen()) == list(range(14))
+
+
+def test_a_transaction_that_the_broker_gave_up_fences_its_writer_and_the_next_one_goes_on(real: Broker) -> None:
+    """As of a process that was frozen for longer than a transaction may last; its connector is its own still, so its epoch is the same."""
+    sink = KafkaSinkBench(real, exactly_once=True)
+    sink.end["config"] = {"transaction.timeout.ms": "1000"}
+    writer = sink.sink().open("slow", 7)
+    writer.write(*batch_of(0))
+    writer.commit("1")
+    writer.write(*batch_of(1))
+
+    def given_up() -> bool:
+        try:
+            writer.producer.produce(sink.topic, b"too late")  # type: ignore[attr-defined]
+            writer.producer.flush(0.1)  # type: ignore[attr-defined]
+        except KafkaException:
+            return True
+        return False
+
+    until(given_up)
+    with pytest.raises(Fenced, match="a later writer of 'slow' has come"):
+        writer.commit("2")
+    writer.close()
+    again = sink.sink().open("slow", 7)
+    assert again.token() == "1"
+    again.write(*batch_of(1))
+    again.commit("2")
+    again.close()
+    assert sorted(sink.seen()) == list(range(14))

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from connectors.conformance import SinkBench, SinkSuite, SourceBench, SourceSuite
 from connectors.contract import ConnectorError, Polled
-from connectors.shipped.postgres import PostgresOut
+from connectors.shipped.postgres import PostgresIn, PostgresOut
 from tests.support.postgres import INITDB, PostgresServer, postgres
 from tests.support.waiting import until
 
@@ -33,10 +33,11 @@ def admin(server: PostgresServer) -> Iterator[psycopg.Connection]:
 
 
 class PostgresSourceBench(SourceBench):
-    def __init__(self, server: PostgresServer, admin: psycopg.Connection, silence_s: float = 0.0) -> None:
+    def __init__(self, server: PostgresServer, admin: psycopg.Connection, silence_s: float = 0.0, **options: object) -> None:
         self.silence_s = silence_s
         self.admin, self.table = admin, f"in_{next(TABLES)}"
-        self.end = {"connector": "postgres", "conninfo": server.conninfo, "table": f"public.{self.table}", "cursor": "id", "poll_s": 0.02}
+        self.end = {"connector": "postgres", "conninfo": server.conninfo, "table": f"public.{self.table}"}
+        self.end |= options or {"cursor": "id", "poll_s": 0.02}
         admin.execute(f"CREATE TABLE {self.table} (id bigserial PRIMARY KEY, value text)")
 
     def feed(self, values: Sequence[bytes]) -> None:
@@ -64,6 +65,12 @@ class TestPostgresSource(SourceSuite):
     @pytest.fixture(params=[0.0, pytest.param(30.0, marks=pytest.mark.long)])
     def bench(self, request: pytest.FixtureRequest, server: PostgresServer, admin: psycopg.Connection) -> SourceBench:
         return PostgresSourceBench(server, admin, request.param)
+
+
+class TestRefreshedSource(SourceSuite):
+    @pytest.fixture
+    def bench(self, server: PostgresServer, admin: psycopg.Connection) -> SourceBench:
+        return PostgresSourceBench(server, admin, refresh_s=0.02)
 
 
 class TestPostgresSink(SinkSuite):
@@ -112,6 +119,31 @@ def test_a_transaction_that_commits_late_is_waited_for(server: PostgresServer, a
     polled = until(lambda: reader.poll(10, 0.1))
     assert [bench.value_of(polled, at) for at in range(len(polled))] == [b"one", b"two"] and polled.numbers == [1, 2]
     reader.close()
+
+
+def test_a_table_that_is_read_again_gives_what_is_new_or_changed(server: PostgresServer, admin: psycopg.Connection) -> None:
+    bench = PostgresSourceBench(server, admin, refresh_s=0.01, columns=["value"])
+    bench.feed([b"one", b"two"])
+    reader = bench.source().open("t", None)
+
+    def come() -> list[str]:
+        polled = reader.poll(10, 0.2)
+        return [] if polled.rows is None else sorted(polled.rows.column("value").to_pylist())
+
+    assert until(come) == ["one", "two"] and come() == []
+    admin.execute(f"UPDATE {bench.table} SET value = 'three' WHERE value = 'two'")
+    admin.execute(f"DELETE FROM {bench.table} WHERE value = 'one'")
+    bench.feed([b"four"])
+    assert until(come) == ["four", "three"] and come() == []
+    bench.feed([b"one"])
+    assert until(come) == ["one"]
+    reader.close()
+
+
+def test_rows_are_found_by_one_of_cursor_and_refresh() -> None:
+    for options in ({}, {"cursor": "id", "refresh_s": 1}):
+        with pytest.raises(ValidationError, match="expected one of cursor and refresh_s"):
+            PostgresIn.model_validate({"conninfo": "x", "table": "t", **options})
 
 
 def test_what_the_server_says_is_told(server: PostgresServer, admin: psycopg.Connection) -> None:

@@ -25,13 +25,20 @@ class Site:
         self.headers: list[str | None] = []
         self.lines: list[ServerConnection] = []
         self.deaf, self.answers = threading.Event(), False
-        self.server = serve(self._serve, "127.0.0.1", 0)
+        self.asked: list[object] = []  # connections, some of which may not be served yet, and those that are over
+        self.over: list[object] = []
+        self.server = serve(self._serve, "127.0.0.1", 0, process_request=lambda line, request: self.asked.append(line))
         self.url = f"ws://127.0.0.1:{self.server.socket.getsockname()[1]}/feed"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def hang_up(self) -> None:
         for line in list(self.lines):
             line.close()
+
+    def is_read(self) -> bool:
+        """Has all that was sent been looked at? Nothing more comes then."""
+        self.hang_up()
+        return len(self.over) == len(self.asked)
 
     def _serve(self, line: ServerConnection) -> None:
         assert line.request is not None
@@ -51,6 +58,7 @@ class Site:
             pass
         finally:
             self.lines.remove(line)
+            self.over.append(line)
 
 
 @pytest.fixture
@@ -76,8 +84,7 @@ class WebsocketSinkBench(SinkBench):
 
     def seen(self) -> list[int]:
         """When all that was sent has been looked at."""
-        self.site.hang_up()
-        until(lambda: not self.site.lines)
+        until(self.site.is_read)
         return [json.loads(value)["number"] for value in self.site.come]
 
 

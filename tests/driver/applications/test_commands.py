@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -20,6 +21,7 @@ from driver import LocalCluster, Query, col
 from driver.applications.applying import remove
 from driver.applications.schema import application_schema
 from driver.cli import app
+from tests.connectors.shipped.test_http import Site
 from tests.support.paths import ROOT
 from tests.support.waiting import until
 
@@ -179,6 +181,27 @@ def test_with_connectors(cluster: LocalCluster, shop: Path) -> None:
     assert not cluster.connectors() and not cluster.applications()
 
 
+@pytest.mark.long
+def test_the_page_of_ise(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Posts are asked for with their secret, located, counted and posted."""
+    (text,) = re.findall(r"`posts.yaml`:\n\n```yaml\n(.*?)```", (ROOT / "docs/ise.md").read_text(), re.DOTALL)
+    (tmp_path / "token").write_text("hunter22")
+    (tmp_path / "places.csv").write_text("place,north,east\nparis,49,2\nberlin,53,13\n")
+    (file := tmp_path / "posts.yaml").write_text(text.replace("${env:NETWORK_TOKEN}", f"${{file:{tmp_path}/token}}"))
+    network, board = Site(), Site()
+    posts = [("00:01", " Paris"), ("00:02", "PARIS"), ("00:03", "Berlin "), ("00:04", "the moon"), ("03:20", "paris")]
+    lines = [json.dumps({"at": f"2024-05-01T12:{at}Z", "author": "a", "place": place, "text": "water"}) for at, place in posts]
+    network.page = "\n".join(lines).encode()
+    network.tag = '"1"'
+    cluster.apply(file, {"network": network.url, "map": board.url, "folder": str(tmp_path)})
+    until(lambda: board.requests)
+    found = sorted(tuple(json.loads(line).values()) for _, body in board.requests for line in body.splitlines())
+    assert found == [(49, 2, 2), (53, 13, 1)]
+    assert network.asked[0]["Authorization"] == "Bearer hunter22"
+    network.close()
+    board.close()
+
+
 def test_the_schema() -> None:
     """The page's files are of it; what reading refuses, it does, too."""
     schema = application_schema()
@@ -189,3 +212,23 @@ def test_the_schema() -> None:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
     assert json.loads(CliRunner().invoke(app, ["schema"]).output) == schema
+
+
+def test_the_schema_with_connectors(cluster: LocalCluster) -> None:
+    """The options of each are checked, but for what is a variable; and by its models, so those of an author too."""
+    schema = json.loads(CliRunner().invoke(app, ["schema", "--connectors", "--url", cluster.rest.url]).output)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for text in FILES.values():
+        jsonschema.validate(load_yaml(text.replace('"${least}"', "2")), schema)
+    checks = jsonschema.Draft202012Validator(schema)
+
+    def wrong(**sink: Any) -> list[str]:
+        return [str(each.message) for each in checks.iter_errors({"sinks": {"s": {"stream": "x", **sink}}})]
+
+    assert not wrong(connector="kafka", servers="${kafka}", topic="${topic}", commit_s="${often}")
+    assert "'topc' was unexpected" in wrong(connector="kafka", servers="a", topic="t", topc="t")[0]
+    assert "'topic' is a required property" in wrong(connector="kafka", servers="a")[0]
+    assert wrong(connector="kafka", servers="a", topic="t", commit_s="often") and wrong(
+        connector="kafka", servers="a", topic="t", format="xml"
+    )
+    assert "'kafak' is not one of" in wrong(connector="kafak")[0]
