@@ -19,10 +19,9 @@ OVER = 2**61
 LAST, SEQ, MATCHES, HEAD, TAIL, OPEN, WAYS, DUE, WAITING_FIRST, WAITING_LAST, WAITING, HEEDS = range(12)
 GROUP_WORDS = 12
 FRESH_GROUP = (NONE, 0, 0, NONE, NONE, 0, 0, FAR, NONE, NONE, 0, 0)
-#: Of a start: the next of its group; its first way (each row looks at these two, and both are in the line of the cache that is asked for
-#: ahead); the one before of its group; event time, number in the group and number among all rows of its first row; when it died by time,
-#: and with what; was its row used by a match?
-AFTER, WAY, BEFORE, GROUP, TIME0, SEQ0, ROW0, DIED, WITH, USED = range(10)
+#: Of a start: the next and the one before of its group; event time, number in the group and number among all rows of its first row; its
+#: first way; when it died by time, and with what; was its row used by a match?
+AFTER, BEFORE, GROUP, TIME0, SEQ0, ROW0, WAY, DIED, WITH, USED = range(10)
 START_WORDS = 10
 #: Of a way: the next of its start; state (`COMPLETE`: over); the last row taken as node, its event time and number in the group; which
 #: negated variables a row behind it was, and the row right behind it; was a row behind it taken, so that `then` is over?
