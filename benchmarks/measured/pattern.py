@@ -43,13 +43,13 @@ QUESTIONS = ("together", "apart", "crowded-together", "crowded-apart", "all", "t
 SCHEMA = Schema.of({"t": "timestamp[us]", "k": "int64", "e": "int64", "v": "int64"})
 
 
-def batches(records: int, keys: int = KEYS, skewed: bool = False, kinds: int = KINDS) -> list[Batch]:
+def batches(records: int, keys: int | None = None, skewed: bool = False, kinds: int = KINDS) -> list[Batch]:
     """`skewed`: keys are in OCTAVES of twice as many each, of which each is drawn as often, so that the n-th has about 1/n of the rows."""
     number = np.arange(records, dtype=np.uint64) * np.uint64(3)
     key, kind, value = (drawn(number + np.uint64(k)) for k in range(3))
     times = np.arange(records)
     octave = np.uint64(1) << key % np.uint64(OCTAVES)
-    chosen = octave - np.uint64(1) + (key >> np.uint64(8)) % octave if skewed else key % np.uint64(keys)
+    chosen = octave - np.uint64(1) + (key >> np.uint64(8)) % octave if skewed else key % np.uint64(keys or KEYS)
     given = {"k": chosen, "e": kind % np.uint64(kinds), "v": value % np.uint64(VALUES)}
     columns = {"t": Column(INT64, times), **{name: Column(INT64, values.astype(np.int64)) for name, values in given.items()}}
     rows = Batch(columns, times, np.column_stack([np.zeros(records, np.int64), times]), in_order=True)

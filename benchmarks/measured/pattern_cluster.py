@@ -32,7 +32,7 @@ def write_rows(path: Path, records: int, kinds: int) -> None:
             out.write_batch(pa.RecordBatch.from_arrays([to_arrow(batch.columns[name]) for name in names], schema=SCHEMA.arrow))
 
 
-def query(question: str, rows: Path, answers: Path) -> Query:
+def query(question: str, rows: Path, answers: Path | None) -> Query:
     types = {"t": "timestamp[us]", "k": int, "e": int, "v": int}
     part, after = _rare(question == "rare-unknown") if question.startswith("rare") else part_of(question)
     last = row("b" if question == "apart" else "c")["v"]

@@ -1,7 +1,7 @@
 """The harness of the benchmarks: rows, their sides, verdicts; and one row from start to end, so that it cannot rot.
 Nothing here asserts a speed.
 
-Tests `harness.py`, `rows.py`, `sides.py`.
+Tests `harness.py`, `pattern_rows.py`, `row.py`, `rows.py`, `sides.py`.
 """
 
 from __future__ import annotations

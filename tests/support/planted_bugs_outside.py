@@ -1455,8 +1455,8 @@ OUTSIDE_BUGS = (
     Bug(
         "behind a match the start goes too at which it is to go on",
         "cep/kernels/patterns/cohort_lines.py",
-        "START_SEQ] >= resume:",
-        "START_SEQ] > resume:",
+        "START_SEQ] < resume:",
+        "START_SEQ] <= resume:",
         (_COHORTS,),
     ),
     Bug(

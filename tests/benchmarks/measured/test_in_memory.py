@@ -94,6 +94,16 @@ def test_a_pattern_is_found_wherever_it_is(ways: str, monkeypatch: pytest.Monkey
     assert 10 < len(ends) < len(matches)
 
 
+def test_absences_come_out_when_their_time_is_over(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of all rows, whose keys are drawn as C draws skewed ones."""
+    found = said(pattern.main, "absent --records 300 --skewed", monkeypatch, capsys)
+    keys, values = (list(each) for each in columns(pattern.batches(300, skewed=True), "k", "v")[1:])
+    numbers = [int(x) for x in trailing.drawn(np.arange(300, dtype=np.uint64) * np.uint64(3))]
+    assert keys == [2 ** (x % 14) - 1 + (x >> 8) % 2 ** (x % 14) for x in numbers]
+    assert (found["answers"], found["sum"]) == (300, sum(values))
+    assert found["fired_per_cpu_s"] > 0
+
+
 def test_starts_that_go_on_together_find_what_each_way_finds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(pattern, "KEYS", 4)
     one, other = (said(pattern.main, f"together --records 200{ways}", monkeypatch, capsys) for ways in ("", " --ways"))

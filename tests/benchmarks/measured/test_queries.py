@@ -1,6 +1,6 @@
 """The queries of the commands, in this process and on few rows: they ask what plain Python computes.
 
-Tests `bids.py`, `delivery.py`, `identity.py`, `running_count.py`, `skew.py`, `window.py`.
+Tests `bids.py`, `delivery.py`, `identity.py`, `pattern_cluster.py`, `running_count.py`, `skew.py`, `window.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.bids import CHANNEL_ID, FOLDER
-from benchmarks.measured import delivery, identity, running_count, skew, window
+from benchmarks.measured import delivery, identity, pattern_cluster, running_count, skew, window
 from benchmarks.measured.bids import QUESTIONS
 from driver import Query, stream
 from numa_cep import testing
@@ -100,6 +100,36 @@ def test_how_many_are_different_in_a_minute() -> None:
         for (_, channel), group in by(BIDS, "minute", "channel").items()
     ]
     assert equal(answers("distinct"), wanted)
+
+
+@pytest.mark.parametrize("question", pattern_cluster.QUESTIONS)
+def test_matches_of_a_pattern_are_counted_and_summed_up(question: str, tmp_path: Path) -> None:
+    """Of keys that have a row every ten milliseconds; where few kinds may be a variable, the rows are of two of them more."""
+    kinds = 5 if question.startswith("rare") else 3
+    pattern_cluster.write_rows(tmp_path / "rows.arrow", 400, kinds)
+    with pa.ipc.open_file(tmp_path / "rows.arrow") as file:
+        table = file.read_all()
+    keys, times = pa.array(np.arange(400) % 4), pa.array(10_000 * np.arange(400), pa.timestamp("us"))
+    table = table.set_column(0, "t", times).set_column(1, "k", keys)
+    found = testing.answers(pattern_cluster.query(question, tmp_path / "rows.arrow", None), {"rows": table})["answers"]
+    ends = [pair for key in range(4) for pair in matches_of(question, [row for row in table.to_pylist() if row["k"] == key])]
+    assert [(row["matches"], row["sum"]) for row in found] == [(len(ends), sum(first + last for first, last in ends))]
+    assert len(ends) > 3
+
+
+def matches_of(question: str, rows: Rows) -> list[tuple[int, int]]:
+    """Values of the first and the last row of each; a tenth of a second has three rows of a key."""
+    found, begin = list[tuple[int, int]](), 0
+    for i, row in enumerate(rows):
+        if row["e"] != 0 or i < begin:
+            continue
+        behind = [(j, rows[j]) for j in range(i + 1, min(i + 3, len(rows)))]
+        if question == "apart":
+            found += [(row["v"], other["v"]) for _, other in behind if other["e"] == 1 and other["v"] > 2 * row["v"]][:1]
+        elif [other["e"] for _, other in behind] == [1, 2]:
+            found.append((row["v"], behind[1][1]["v"]))
+            begin = i + 3
+    return found
 
 
 def test_what_stands_in_addresses() -> None:
