@@ -125,13 +125,16 @@ class Faults:
 
     def _do(self, kind: str) -> None:
         if not self.cluster.is_over:
-            found = self._acts()[kind]()
-            if found:
-                self.done[kind] += 1
-                self.schedule.note("faults", f"{kind}: {found}")
+            self.strike(kind)
             self._next()
         else:
             self._left = []
+
+    def strike(self, kind: str) -> None:
+        """Now."""
+        if found := self._acts()[kind]():
+            self.done[kind] += 1
+            self.schedule.note("faults", f"{kind}: {found}")
 
     def _acts(self) -> dict[str, Callable[[], str]]:
         return {

@@ -24,6 +24,7 @@ from orchestrator.records import CommittedCheckpoint, Now, QueryCheckpoints, Que
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.desired_nodes import DesiredNodes
 from orchestrator.state.events import ClearCheckpoints, WriteManifest
+from orchestrator.state.losses import missing
 
 #: Of an instance's time, what checkpoints may cost.
 SHARE = 0.03
@@ -87,9 +88,12 @@ class Checkpoints:
         return record
 
     def may_change(self, record: QueryRecord) -> bool:
-        """Has what it waits for been committed before it becomes another query, or has other instances?"""
+        """Has what it waits for been committed before it becomes another query, or has other instances? After a loss it first goes on as
+        it is: all may have died since that commit, and with them the orchestrator that would have seen it."""
         change, known = record.change, self.model.checkpoints.get(record.name)
         if change is None or known is None or known.committed is None or record.state != "running":
+            return False
+        if CheckpointNumber(*known.committed.number).attempt != record.attempt or not self.model.has_looked or missing(self.model, record):
             return False
         return known.committed.number > change.behind and (known.is_committed or not change.pauses)
 

@@ -32,7 +32,8 @@ SESSION_S = 5.0
 
 @pytest.fixture(scope="module")
 def cluster(net: HostNetwork, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostCluster]:
-    with host_cluster(net, tmp_path_factory.mktemp("keys"), SESSION_S) as made:
+    shared = ("--checkpoint-folder", str(tmp_path_factory.mktemp("checkpoints")))
+    with host_cluster(net, tmp_path_factory.mktemp("keys"), SESSION_S, first=shared) as made:
         yield made
 
 
@@ -100,4 +101,23 @@ def test_keys_are_rotated_and_a_host_leaves_under_load(cluster: HostCluster) -> 
         reading.join(60)
         assert reading.error is None and reading.answers == chained_answers(range(sent))
         running.delete()
+    cluster.join(3)
+
+
+def test_what_recovers_goes_on_elsewhere_when_its_host_is_evacuated(cluster: HostCluster) -> None:
+    with cluster.client() as client:
+        running = client.deploy(chained("kept").options(recover="on-commit", checkpoint="500ms"), start=False)
+        reading = Reading(running.subscribe("kept.out"))
+        running.start()
+        assert any(im.startswith("h3") for im in where(client, "kept"))
+        flow = ChainedFlow(client.publisher("kept.in"))
+        reading.more(2000)
+        assert client.evacuate("h3") == []
+        assert running.status()["recovery"]["attempts"] == 1 and not any(im.startswith("h3") for im in where(client, "kept"))
+        reading.more(2000)
+        sent = flow.end()
+        reading.join(60)
+        assert reading.error is None and reading.answers == chained_answers(range(sent))
+        running.delete()
+    cluster.leave(3)
     cluster.join(3)

@@ -32,6 +32,7 @@ LARGE: dict[str, str] = {
     "WindowState": "rows in and answers out, and its panes as rows, all or those that have changed, of the same tables",
     "Publishers": "one table of what a publisher says, and what of it was taken and is covered",
     "Link": "one protocol: what is sent, what comes, what is due by the time",
+    "Faults": "a method for each thing that may go wrong",
     "LinkSockets": "`Sockets`, of two transports at once, and their keys",
     "Deployments": "what may be asked of a query, and each step of its way through its life",
     "SubscriptionCore": "one table of what a subscription hears, over the attempts of its query, and a method for each line of it",

@@ -120,13 +120,18 @@ def test_a_checkpoint_that_cannot_be_written_leaves_it_as_it_is(recover: str) ->
     assert not cluster.nodes["/cep/checkpoints/per-ip"]["pauses"], "its instances go on"
 
 
-def test_a_manifest_that_cannot_be_written_does_too() -> None:
-    cluster = running("at-once")
-    upgrade(cluster, query("at-once", more_than=3))
+def commits(cluster: WithoutDisk) -> None:
+    """The checkpoint that is asked for; what it is taken for has not been done yet."""
     record, number = cluster.state.queries["per-ip"], cluster.state.checkpoints["per-ip"].asked
     for instance in cluster.state.plans["per-ip"].instances:
         key = instance_node("per-ip", instance.subquery, instance.index)
         cluster.do(StatusesSeen(instance.im, {key: Status(record.epoch, "paused", stored=StoredPiece(number, "p", 7, 100, 1_000))}))
+
+
+def test_a_manifest_that_cannot_be_written_does_too() -> None:
+    cluster = running("at-once")
+    upgrade(cluster, query("at-once", more_than=3))
+    commits(cluster)
     assert cluster.state.checkpoints["per-ip"].is_committed and cluster.state_of() == "running"
     cluster.do(ManifestFailed("per-ip", "no space left on device"))
     cluster.do(Tick())
@@ -168,6 +173,30 @@ def test_the_next_leader_changes_it_where_the_last_one_has_committed() -> None:
     after.see()
     after.all_say("paused")
     assert after.state.checkpoints["per-ip"].asked != asked and after.state.checkpoints["per-ip"].pauses, "that of another came to nothing"
+    after.stores("paused")
+    assert after.state.queries["per-ip"].reason == "it is upgraded"
+
+
+@pytest.mark.parametrize("recover", ["on-commit", "at-once"])
+def test_where_all_have_died_since_that_commit_it_first_goes_on_as_it_is(recover: str) -> None:
+    before = running(recover)
+    upgrade(before, query(recover, more_than=3))
+    commits(before)
+    assert before.state.queries["per-ip"].change is not None and before.state.checkpoints["per-ip"].is_committed
+    after = WithoutDisk(term=2)
+    after.nodes, after.managers = dict(before.nodes), {}
+    after.see()
+    after.obey(after.state.restore(before.nodes, after.now))
+    after.do(Tick())
+    assert after.state_of() == "running" and not after.state.quarantine.queries, "there is none yet where it could go on"
+    after.managers = {im: manager(im, pid=2) for im in IMS}
+    after.see()
+    record = after.state.queries["per-ip"]
+    assert (record.state, record.attempt) == ("recovering", 1) and record.change is not None
+    assert [each["name"] for each in record.document["operators"]] == ["first", "second"]
+    for state in ("ready", "running"):
+        after.all_say(state)
+    assert after.state_of() == "running", "what has come out since could not be made again by another query"
     after.stores("paused")
     assert after.state.queries["per-ip"].reason == "it is upgraded"
 

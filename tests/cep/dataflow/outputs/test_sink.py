@@ -5,6 +5,7 @@ Tests `sink.py`, `cep/compile/text_rows.py`, `cep/kernels/writing.py`.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from cep.model import query as queries
 from cep.model.query import Output
 from cep.model.schema import Schema
 from cep.model.sinks import ArrowSink, TextSink
+from cep.world.store import MemoryStore
 
 SCHEMA = Schema.of(
     {
@@ -197,6 +199,40 @@ def test_an_attempt_removes_what_those_before_it_began_and_nothing_of_later_ones
     later.cover(3)
     names = [each.name for each in sorted(tmp_path.iterdir())]
     assert len(names) == 2 and not [name for name in names if name.startswith(".")]
+
+
+class DyingStore(MemoryStore):
+    """Its process dies before the rename of that number."""
+
+    left = 0
+
+    def rename(self, path: str, name: str) -> None:
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left -= 1
+        super().rename(path, name)
+
+
+def test_a_death_between_two_renames_and_another_while_they_are_done_again() -> None:
+    store, kept = DyingStore(), {}
+    store.make_folder("/o")
+    sink = FileSink(TextSink("/o"), "out", 0, SCHEMA, DeadLetters(), store)
+    first = CommittedSink(sink, Meter(), Account())
+    for number in range(1, 8):
+        first.send(batch([ROW | {"n": number}]), 0, MIN_TIME, MIN_TIME)
+        first.stage_for(number)
+        kept = first.kept()
+    for attempt, renames in ((0, 3), (1, 2), (2, 99)):
+        store.left = renames
+        going_on = (
+            first
+            if not attempt
+            else CommittedSink(FileSink(TextSink("/o"), "out", 0, SCHEMA, DeadLetters(), store, attempt), Meter(), Account())
+        )
+        with pytest.raises(KeyboardInterrupt) if renames < 7 else nullcontext():
+            going_on.cover(7) if not attempt else going_on.restore(kept)
+    names = store.names("/o")
+    assert len(names) == 7 and not [name for name in names if name.startswith(".")]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
