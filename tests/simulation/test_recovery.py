@@ -67,6 +67,11 @@ def test_one_that_is_scaled_and_upgraded_meanwhile(seed: int) -> None:
     assert found.wrong == [] and found.recoveries and found.moved.instances
 
 
+def test_one_that_had_ended_is_over_when_its_readers_have_all() -> None:
+    """It is scaled when all its instances have ended and readers have not acknowledged that; its first status said that it is over."""
+    assert run_seed(400_184, ScheduleTrace()).wrong == []
+
+
 @pytest.mark.parametrize("seed", (8009,))
 def test_one_whose_checkpoints_have_what_has_changed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is restored lies in several pieces."""
