@@ -103,9 +103,14 @@ class Accounts:
             accepted = monitor.recv_monitor_message(self._events, zmq.NOBLOCK)
             descriptor = int(accepted["value"])
             self._by_descriptor[descriptor] = Balance()
-            with suppress(OSError, IndexError), tcp.borrowed(descriptor) as connection:  # it is closed by now, or another's
-                if connection.getsockname()[1] == self._port:
-                    tcp.keep_short(connection)
+            if zeromq.is_plain(self._router):
+                self._keep_short(descriptor)
+
+    def _keep_short(self, descriptor: int) -> None:
+        """See `tcp.NEAR_BYTES`."""
+        with suppress(OSError, IndexError), tcp.borrowed(descriptor) as connection:  # it is closed by now, or something else
+            if connection.getsockname()[1] == self._port:
+                tcp.keep_short(connection)
 
     def _coming(self) -> Iterator[tuple[int, int]]:
         """Descriptor and what of it has come, of those that may go on."""

@@ -148,6 +148,11 @@ def is_readable(socket: zmq.Socket[bytes]) -> bool:
     return bool(int(socket.getsockopt(_EVENTS)) & _POLLIN)
 
 
+def is_plain(socket: zmq.Socket[bytes]) -> bool:
+    """Is there no CURVE?"""
+    return int(socket.getsockopt(zmq.MECHANISM)) == int(zmq.NULL)
+
+
 class ConnectionWatch:
     """What becomes of a DEALER's connections."""
 
@@ -175,6 +180,8 @@ class ConnectionWatch:
 
     def _keep_short(self, descriptor: int) -> None:
         """See `tcp.NEAR_BYTES`."""
+        if not is_plain(self._dealer):
+            return
         with suppress(OSError, IndexError), tcp.borrowed(descriptor) as connection:  # it is closed by now, or something else
             if connection.getpeername()[1] == int(self._address.rpartition(":")[2]):
                 tcp.keep_short(connection)
