@@ -56,8 +56,9 @@ def test_a_cut_is_not_seen(cluster: HostCluster) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("seconds", "out", "into"), [(1.0, True, False), (1.0, False, True), (4.0, True, True), (4.0, True, False)])
+@pytest.mark.parametrize(("seconds", "out", "into"), [(1.0, True, False), (1.0, False, True), (3.0, True, True), (3.0, True, False)])
 def test_nor_one_way(cluster: HostCluster, seconds: float, out: bool, into: bool) -> None:
+    """Of a session of 5 s ZooKeeper may have been heard of a third before the cut."""
     found = cut(cluster, f"cut-{seconds:g}-{out}-{into}".lower(), RATE, seconds, out, into)
     assert found.is_right, found.error or found
 
