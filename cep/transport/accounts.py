@@ -76,6 +76,8 @@ class Accounts:
         if found is None or found[0] != descriptor:
             self._note_accepted()
             found = self._by_connection[connection] = descriptor, self._by_descriptor.setdefault(descriptor, Balance())
+            if zeromq.is_plain(self._router):
+                self._keep_short(descriptor)
         found[1].has_spoken = True
 
     def wrote(self, connection: bytes, size: int) -> None:
@@ -101,10 +103,7 @@ class Accounts:
     def _note_accepted(self) -> None:
         while zeromq.is_readable(self._events):
             accepted = monitor.recv_monitor_message(self._events, zmq.NOBLOCK)
-            descriptor = int(accepted["value"])
-            self._by_descriptor[descriptor] = Balance()
-            if zeromq.is_plain(self._router):
-                self._keep_short(descriptor)
+            self._by_descriptor[int(accepted["value"])] = Balance()
 
     def _keep_short(self, descriptor: int) -> None:
         """See `tcp.NEAR_BYTES`."""

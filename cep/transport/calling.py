@@ -36,8 +36,9 @@ class Calling(LinkEnd):
 
     def _open(self, keyring: Keyring | None) -> None:
         self.speaker = None if keyring is None else keyring.speaker(keyring.server)
-        self.socket = zeromq.make_dealer(self._context, self._address, keyring)
+        self.socket = zeromq.make_dealer(self._context, keyring)
         self.watch = zeromq.ConnectionWatch(self.socket, self._address)
+        self.socket.connect(f"tcp://{self._address}")
 
     @property
     def descriptors(self) -> tuple[int, int]:

@@ -86,13 +86,13 @@ def make_router(context: zmq.Context[zmq.Socket[bytes]], listening: sockets.sock
     return router
 
 
-def make_dealer(context: zmq.Context[zmq.Socket[bytes]], address: str, keyring: Keyring | None) -> zmq.Socket[bytes]:
+def make_dealer(context: zmq.Context[zmq.Socket[bytes]], keyring: Keyring | None) -> zmq.Socket[bytes]:
+    """It connects when it is told to: what watches it has to be there before."""
     dealer = context.socket(zmq.DEALER)
     _prepare(dealer)
     if keyring is not None:
         dealer.curve_publickey, dealer.curve_secretkey = keyring.public.encode(), keyring.secret.encode()
         dealer.curve_serverkey = keyring.server.encode()
-    dealer.connect(f"tcp://{address}")
     return dealer
 
 

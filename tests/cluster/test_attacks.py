@@ -183,7 +183,8 @@ class Stranger:
     def __init__(self, address: str, keyring: Keyring | None, endpoint: str = "") -> None:
         self.context, self.number = zmq.Context(), new_incarnation()
         self.endpoint = endpoint or f"link://away@/{self.number:x}"
-        self.dealer = zeromq.make_dealer(self.context, address, keyring)
+        self.dealer = zeromq.make_dealer(self.context, keyring)
+        self.dealer.connect(f"tcp://{address}")
         self.call()
 
     def call(self) -> None:
