@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import socket as sockets
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 import zmq
@@ -76,8 +75,7 @@ class Accounts:
         if found is None or found[0] != descriptor:
             self._note_accepted()
             found = self._by_connection[connection] = descriptor, self._by_descriptor.setdefault(descriptor, Balance())
-            if zeromq.is_plain(self._router):
-                self._keep_short(descriptor)
+            zeromq.keep_short(self._router, descriptor, self._port)
         found[1].has_spoken = True
 
     def wrote(self, connection: bytes, size: int) -> None:
@@ -104,12 +102,6 @@ class Accounts:
         while zeromq.is_readable(self._events):
             accepted = monitor.recv_monitor_message(self._events, zmq.NOBLOCK)
             self._by_descriptor[int(accepted["value"])] = Balance()
-
-    def _keep_short(self, descriptor: int) -> None:
-        """See `tcp.NEAR_BYTES`."""
-        with suppress(OSError, IndexError), tcp.borrowed(descriptor) as connection:  # it is closed by now, or something else
-            if connection.getsockname()[1] == self._port:
-                tcp.keep_short(connection)
 
     def _coming(self) -> Iterator[tuple[int, int]]:
         """Descriptor and what of it has come, of those that may go on."""

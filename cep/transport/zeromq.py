@@ -148,9 +148,14 @@ def is_readable(socket: zmq.Socket[bytes]) -> bool:
     return bool(int(socket.getsockopt(_EVENTS)) & _POLLIN)
 
 
-def is_plain(socket: zmq.Socket[bytes]) -> bool:
-    """Is there no CURVE?"""
-    return int(socket.getsockopt(zmq.MECHANISM)) == int(zmq.NULL)
+def keep_short(socket: zmq.Socket[bytes], descriptor: int, port: int) -> None:
+    """Bounds what the kernel keeps of a connection of the socket: see `tcp.NEAR_BYTES`. `port`: of one of its ends, for it may be closed by
+    now, and the descriptor something else."""
+    if int(socket.getsockopt(zmq.MECHANISM)) != int(zmq.NULL):
+        return
+    with suppress(OSError, IndexError), tcp.borrowed(descriptor) as connection:
+        if port in (connection.getsockname()[1], connection.getpeername()[1]):
+            tcp.keep_short(connection)
 
 
 class ConnectionWatch:
@@ -173,18 +178,10 @@ class ConnectionWatch:
             event = told["event"]
             found |= event == zmq.EVENT_HANDSHAKE_SUCCEEDED
             if event == zmq.EVENT_CONNECTED:
-                self._keep_short(int(told["value"]))
+                keep_short(self._dealer, int(told["value"]), int(self._address.rpartition(":")[2]))
             if event & _REFUSED:
                 self._note_refusal()
         return found
-
-    def _keep_short(self, descriptor: int) -> None:
-        """See `tcp.NEAR_BYTES`."""
-        if not is_plain(self._dealer):
-            return
-        with suppress(OSError, IndexError), tcp.borrowed(descriptor) as connection:  # it is closed by now, or something else
-            if connection.getpeername()[1] == int(self._address.rpartition(":")[2]):
-                tcp.keep_short(connection)
 
     def _note_refusal(self) -> None:
         self._refusals += 1
