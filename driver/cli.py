@@ -283,6 +283,7 @@ def _recovery(found: dict[str, Any] | None) -> str:
     wrong = f"; the last one could not be taken: {taken['error']}" if taken["error"] else ""
     times = f"; recovered {found['attempts']} times, lately from: {found['reason']}" if found["attempts"] else ""
     size = f", the last {last['age_s']:.1f} s ago of {last['bytes']:,} bytes, in {taken['took_us'] / 1000:g} ms" if last else ", none yet"
+    size += ", and nothing has happened since" if last and taken["rests"] else ""
     return f"{every}{slower}{size}{wrong}{times}"
 
 

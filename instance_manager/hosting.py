@@ -63,6 +63,9 @@ class HostRecovery:
     covered: bool = False  # all that it has put out is committed, and its clients have it; looked at when it has ended, or is restored so
     given_up: bool = False  # its query is stopped, or has failed: its end waits for no client
     taken: dict[int, Mapping[int, Taken]] = field(default_factory=dict)  # by checkpoint: of which of its publishers it had what
+    taken_last: Mapping[int, Taken] = field(default_factory=dict)  # likewise, at the last one
+    reads: int = -1  # of its sources, then
+    news: bool = True  # something has come in, or gone out, that the last one that is stored has not
     pressing: bool = False  # a publisher waits for the next commit
     received: int = 0  # bytes that had come of publishers at the last one
     restored: int = 0  # the checkpoint from which this attempt goes on
@@ -206,7 +209,7 @@ class InstanceHost:
         """What the orchestrator is told as soon as it changes."""
         state = self.instance.state, self.table_version, self.step
         own = self.recovery
-        return state if own is None else (*state, own.stored and tuple(own.stored["number"]), own.wants, own.covered)
+        return state if own is None else (*state, own.stored and tuple(own.stored["number"]), own.wants, own.news, own.covered)
 
     @property
     def table_version(self) -> int:

@@ -156,6 +156,7 @@ class Status:
         attempt: the attempt of that deployment of which it is.
         stored: its last piece of a checkpoint.
         wants: another checkpoint should be taken at once.
+        news: there is something that its last piece has not.
     """
 
     epoch: int
@@ -169,6 +170,7 @@ class Status:
     attempt: int = 0
     stored: StoredPiece | None = None
     wants: bool = False
+    news: bool = True
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> Status:

@@ -36,6 +36,7 @@ def main(
         print("\n".join([*(kept.lines or ()), str(found)]))
         raise typer.Exit(bool(found.wrong))
     failed, faults, began, number, cuts = list[int](), 0, time.monotonic(), first, 0
+    cpu_before_s = time.process_time()
     while time.monotonic() - began < 60 * minutes if minutes is not None else number < first + seeds:
         found = _report(number)
         failed += [number] * bool(found.wrong)
@@ -46,9 +47,10 @@ def main(
             gc.unfreeze()  # a loop freezes what there is whenever an instance comes, and of that most is garbage by now
             gc.collect()
             gc.freeze()
-    took_s = time.monotonic() - began
+    took_s, cpu_s = time.monotonic() - began, time.process_time() - cpu_before_s
     done, a_minute = number - first, 60 / took_s
-    rates = f"{a_minute * done:.0f} a minute; {faults} faults, {a_minute * faults:.0f} a minute, {cuts} cuts"
+    often = f"{a_minute * faults:.0f} a minute, {60 / cpu_s * faults:.0f} a minute of CPU"
+    rates = f"{a_minute * done:.0f} a minute; {faults} faults, {often}, {cuts} cuts"
     print(f"{done} seeds in {took_s:.0f} s, {rates}; wrong: {failed or 'none'}")
     raise typer.Exit(bool(failed))
 

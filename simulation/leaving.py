@@ -116,6 +116,7 @@ class Evacuations:
         self.done = 0
         self._was_nowhere = False  # has every instance manager been on a host that was left?
         self._empty: list[Left] = []
+        self._ended: set[str] = set()  # hosts that have left, and have not joined anew
         self._wrong: list[str] = []
 
     def begin(self) -> None:
@@ -196,7 +197,9 @@ class Evacuations:
             self.cluster.managers[number].kill(self.cluster.schedule.now_ns)
         agent.leave()
         self.cluster.schedule.note(agent.name, "has left")
-        if choose.random() < 0.5:
+        self._ended.add(agent.name)
+        are_all_gone = all(host_of(each.endpoint) in self._ended for each in self.cluster.managers)
+        if choose.random() < 0.5 or are_all_gone:  # a query without any instance manager stands still
             self.cluster.mover.pause(choose.randint(0, JOINS_ANEW_NS))
             self._join_anew(agent, here)
 
@@ -207,6 +210,7 @@ class Evacuations:
         for each in managers:
             self.cluster.restart_manager(each)
         self.asked.discard(agent.name)
+        self._ended.discard(agent.name)
 
     def _look(self) -> None:
         """Is anything of the query again where there was nothing more of it?"""

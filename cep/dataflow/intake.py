@@ -60,6 +60,7 @@ class Intake:
         self.inputs, self.sources, self.quiet, self.taking = inputs, sources, quiet, taking
         self.finished: set[Source] = set()  # they have ended, and that was told
         self.enough_rows = ENOUGH_ROWS
+        self.reads = 0  # how often a source had something
         self._turn = 0
 
     def read(self, held: Collection[object]) -> Read | None:
@@ -73,6 +74,7 @@ class Intake:
             read = self.taking.read(source, node)
             self.quiet.there |= source.idle
             if read is not None:
+                self.reads += 1
                 return read
         return None
 

@@ -362,7 +362,8 @@ class Publishers:
 
     def taken(self, hosted: InstanceHost) -> dict[int, Taken]:
         """How much it has taken of each of its publishers, by channel."""
-        found = ((channel, here.entry.source, here.publisher) for channel, here in self.here.items() if here.hosted is hosted)
+        channels = [publisher_channel(id_, name) for id_, entry in hosted.entries.items() for name in entry.endpoints]
+        found = [(channel, here.entry.source, here.publisher) for channel in channels if (here := self.here.get(channel)) is not None]
         return self.heir.taken(hosted) | {
             channel: Taken(known.inbox.taken, known.name not in source.publishers, known.incarnation) for channel, source, known in found
         }

@@ -96,6 +96,7 @@ def status_of(hosted: InstanceHost) -> dict[str, Any]:
     status |= {"table": hosted.table_version, "step": hosted.step}
     if hosted.recovery is not None:
         status |= {"attempt": hosted.attempt, "stored": hosted.recovery.stored, "wants": hosted.recovery.wants}
+        status["news"] = hosted.recovery.news
         if instance.state == "ended" and not hosted.recovery.covered:
             status["state"] = "running"  # its end is none before it is committed
     if instance.state == "failed":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from cep.world.archive import Archive
 from cep.world.clock import Clock
 from instance_manager.clients.publishers import Publishers
 from instance_manager.control.assignment_checks import Checkpointing
-from instance_manager.hosting import InstanceHost
+from instance_manager.hosting import HostRecovery, InstanceHost
 from instance_manager.recovery.increments import needs_document
 from instance_manager.recovery.kept import KeptChannel
 from instance_manager.recovery.pieces import TakenPart, bytes_of, kept_of, sinks_of, states_made, taken_of
@@ -120,7 +120,14 @@ class Checkpoints:
         waiting = _waiting(hosted)
         own.covered = not ended or own.given_up or all(each.is_delivered for each in waiting)
         own.wants = own.pressing or any(map(_presses, kept_of(hosted)))
+        own.news = own.news or self._has_news(hosted, own, waiting)
         own.wants |= (ended and any(each.is_new for each in waiting)) or _received(hosted) - own.received > EARLY_RECEIVED_BYTES
+
+    def _has_news(self, hosted: InstanceHost, own: HostRecovery, waiting: Iterable[KeptChannel | CommittedSink]) -> bool:
+        """Since the last one was taken. What its operators do with what has come in, be it by a clock, is none before it comes out."""
+        if hosted.instance.intake.reads != own.reads or any(each.is_new for each in waiting):
+            return True
+        return self.publishers.taken(hosted) != own.taken_last
 
     def _take(self, hosted: InstanceHost, packed: int) -> None:
         """Its state stands still now."""
@@ -128,7 +135,8 @@ class Checkpoints:
         assert own is not None
         began = self.clock.steady_ns()
         own.last, own.pressing, own.received = packed, False, _received(hosted)
-        own.taken[packed] = self.publishers.taken(hosted)
+        own.reads, own.taken_last = hosted.instance.intake.reads, self.publishers.taken(hosted)
+        own.taken[packed] = own.taken_last
         for sink in sinks_of(hosted):
             sink.stage_for(packed)
         taken, number = list(taken_of(hosted, packed)), CheckpointNumber.unpacked(packed)
@@ -156,6 +164,7 @@ class Checkpoints:
         number = CheckpointNumber(*stored.document["number"]).packed
         if own is not None and own.attempt == stored.attempt and number == own.last:
             own.stored = stored.document
+            own.news = self._has_news(hosted, own, _waiting(hosted))
             if not stored.document["error"]:
                 own.pieces[number] = stored.document["piece"], stored.document["crc"]
                 for node in hosted.instance.nodes:

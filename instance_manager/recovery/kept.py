@@ -200,7 +200,7 @@ class KeptChannel(SubscriptionChannel):
 
     @property
     def is_new(self) -> bool:
-        """Has something come since the last checkpoint was taken?"""
+        """Has something come since the last checkpoint was taken, so that another one is of use to its client?"""
         return bool(self.behind) and not isinstance(self.behind[-1], int)
 
     # In a checkpoint

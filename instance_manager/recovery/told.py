@@ -49,9 +49,12 @@ class ToldChannel(KeptChannel):
                 return
             self.told_bytes += size
             self._put(self._message(element, watermark, since))
-        elif isinstance(element, CheckpointBarrier) and not self.closed:
+        elif isinstance(element, CheckpointBarrier):
             self.told_bytes = 0
-            self._put(self._mark(element.number, MIN_TIME if self.is_late else watermark))
+            if self.closed:
+                super().send(element, size, watermark, since)
+            else:
+                self._put(self._mark(element.number, MIN_TIME if self.is_late else watermark))
         else:
             super().send(element, size, watermark, since)
 
@@ -80,6 +83,10 @@ class ToldChannel(KeptChannel):
             rows = sum(not isinstance(each, int) and each[0].kind != wire.END for each in self.behind)
             self._let_go(rows)
         super().cover(number)
+
+    @property
+    def is_new(self) -> bool:
+        return super().is_new or bool(self.told_bytes) or not (self.tells or self.closed)
 
     # Its client
 

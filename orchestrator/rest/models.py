@@ -91,7 +91,8 @@ class QuerySummary(Model):
     recovery: dict[str, Any] | None = Field(
         None,
         description="Of a query that recovers: is it `recovering` now, `attempts`, the `reason` of the last, and its `checkpoints`: "
-        "how often one is taken (`interval_s`), for how long its instances stood still (`took_us`), and the `last`, with its `age_s`.",
+        "how often one is taken (`interval_s`), for how long its instances stood still (`took_us`), the `last`, with its `age_s`, and "
+        "whether there is nothing new since (`rests`): then no other one is taken.",
     )
 
     lease_s: float = Field(0.0, description="It is a preview, which ends when it was not asked for answers for so long; 0: it is none.")

@@ -4,10 +4,12 @@ Rules:
 
 1. One is under way at a time. It is committed when every instance has stored its piece; if one could not, it comes to nothing.
 2. The next is asked for when the interval is over: what the user wants, or so long that taking and writing the last ones cost no more than
-   `SHARE` of the time of the instance of which it costs most. An instance that has no time to wait for that says so.
-3. A new leader knows only what is written. What another one had asked for comes to nothing: its own numbers are greater.
-4. The manifest is written before the node that names it, which is the commit.
-5. A query that is to become another (`QueryRecord.change`) does so behind a commit that was asked for then, at once: so little or nothing
+   `SHARE` of the time of any instance manager, with those of all other queries there (`checkpoint_budget`). An instance that has no time
+   to wait for that says so. One that failed is tried again later and later.
+3. A query in which nothing has come in and nothing gone out since the last commit has none: it would be the same. Its instances say so.
+4. A new leader knows only what is written. What another one had asked for comes to nothing: its own numbers are greater.
+5. The manifest is written before the node that names it, which is the commit.
+6. A query that is to become another (`QueryRecord.change`) does so behind a commit that was asked for then, at once: so little or nothing
    is made again. Where that is to be nothing, its instances stand still behind the Barrier, until it has become the other one or will not.
 """
 
@@ -15,22 +17,25 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cep.plan import physical
 from cep.plan.checkpoints import CheckpointNumber, folder_of, manifest_name, recovers
 from orchestrator.records import CommittedCheckpoint, Now, QueryCheckpoints, QueryRecord, Status, StoredPiece
+from orchestrator.state.checkpoint_budget import CheckpointBudget
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.desired_nodes import DesiredNodes
 from orchestrator.state.events import ClearCheckpoints, WriteManifest
 from orchestrator.state.losses import missing
 
-#: Of an instance's time, what checkpoints may cost.
-SHARE = 0.03
 LATELY = 4  # of the mean cost of the last checkpoints, the part of the last one
 ONCE = 64  # so small a part of its cost the first of an attempt counts, which has the whole state: the next ones have what has changed
 STEADY_S = 10.0  # after which a failure has nothing to do with the last one
+AGAIN_S, AGAIN_DOUBLINGS = 10.0, 8  # the longest pause behind one that failed, if its interval is shorter
+STEPS = 4  # of an interval
+HEARD_US = 1000  # of an instance manager's CPU, to hear of one and of its commit, and to tell: of a small query that is most of it
 LOOK_S = 0.1  # so long it is left alone while not all instances run
 _TAKING = frozenset(("running", "draining"))
 _THERE = frozenset(("running", "paused", "ended"))
@@ -38,14 +43,16 @@ _THERE = frozenset(("running", "paused", "ended"))
 
 @dataclass(slots=True)
 class _Course:
-    """Of a query: when the next one is due, by the steady clock, and what the last ones cost. `failed`: numbers that came to nothing."""
+    """Of a query: when the next one is due, by the steady clock, and what the last ones cost. `failed`: the last that came to nothing."""
 
     due: float
     took_us: int = 0
-    cost_us: int | None = None
+    costs_us: dict[str, float] = field(default_factory=dict)  # by instance manager
+    failures: int = 0  # since the last commit
     error: str = ""
     failed: CheckpointNumber | None = None
     before: QueryCheckpoints | None = None  # the last commit
+    rests: bool = False  # until an instance has something that the last commit has not
 
 
 class Checkpoints:
@@ -54,6 +61,7 @@ class Checkpoints:
     def __init__(self, model: ClusterModel, desired: DesiredNodes, term: int) -> None:
         self.model, self.desired, self.term = model, desired, term
         self._courses: dict[str, _Course] = {}
+        self._budget = CheckpointBudget()
         self._serial = 0
 
     def deployed(self, name: str) -> None:
@@ -64,6 +72,7 @@ class Checkpoints:
 
     def forget(self, name: str) -> None:
         self._courses.pop(name, None)
+        self._budget.forget(name)
 
     def advance(self, record: QueryRecord, now: Now) -> QueryRecord:
         """Commits what is stored, asks for the next one if it is due. The record: a commit ends the count of strikes."""
@@ -71,7 +80,7 @@ class Checkpoints:
         if known is None:
             return record
         if record.state not in _TAKING:
-            self._courses.pop(record.name, None)
+            self.forget(record.name)
             return record
         course = self._courses.setdefault(record.name, _Course(now.steady + self._interval_s(record.name)))
         statuses = [self.model.status(record, instance) for instance in self.model.plans[record.name].instances]
@@ -80,8 +89,10 @@ class Checkpoints:
             record = self._look(record, known, course, [each for each in pieces if each.number == known.asked], now)
         if self.may_change(record):
             course.due = now.steady  # when the manifest is there
-        elif not self._is_under_way(record, self.model.checkpoints[record.name], course) and self._is_due(record, course, statuses, now):
-            self._ask(record, course, now)
+        elif not self._is_under_way(record, self.model.checkpoints[record.name], course):
+            self._rest(record.name, course, self._would_be_the_same(record, statuses))
+            if self._is_due(record, course, statuses, now):
+                self._ask(record, course, now)
         known = self.model.checkpoints[record.name]
         if known.pauses and record.change is None:  # it will not become another one, so its instances go on
             self.model.checkpoints[record.name] = replace(known, pauses=False)
@@ -106,7 +117,19 @@ class Checkpoints:
             course.due = max(course.due, now.steady + LOOK_S)
             return False  # it would wait for one that does not run yet
         wanted = any(status is not None and status.wants for status in statuses) and not course.error
-        return wanted or record.change is not None or now.steady >= course.due
+        return wanted or record.change is not None or (now.steady >= course.due and not course.rests)
+
+    def _rest(self, name: str, course: _Course, rests: bool) -> None:
+        if rests != course.rests:
+            course.rests = rests
+            (self._budget.rest if rests else self._budget.go_on)(name)
+
+    def _would_be_the_same(self, record: QueryRecord, statuses: Sequence[Status | None]) -> bool:
+        """Is the last one that was asked for committed, in this attempt, and has no instance anything that it has not?"""
+        known = self.model.checkpoints[record.name]
+        if known.committed is None or not known.is_committed or CheckpointNumber(*known.committed.number).attempt != record.attempt:
+            return False
+        return not any(status is None or status.news for status in statuses)
 
     def _ask(self, record: QueryRecord, course: _Course, now: Now) -> None:
         self._serial += 1
@@ -114,22 +137,39 @@ class Checkpoints:
         number = CheckpointNumber(record.attempt, self.term, self._serial)
         pauses = record.change is not None and record.change.pauses
         self.model.checkpoints[record.name] = QueryCheckpoints(number, known.committed, pauses)
-        course.due, course.error = now.steady + self._interval_s(record.name), ""
+        course.due = _together(now.steady, self._interval_s(record.name))
+        self._rest(record.name, course, False)
 
     def _look(self, record: QueryRecord, known: QueryCheckpoints, course: _Course, pieces: Sequence[StoredPiece], now: Now) -> QueryRecord:
         """Which pieces of the one that is under way are there?"""
         broken = next((each.error for each in pieces if each.error), "")
         if broken:
-            course.failed, course.error = CheckpointNumber(*known.asked), broken
+            self._note_failure(record.name, course, CheckpointNumber(*known.asked), broken, now)
             return unchanged(record, broken)
         if len(pieces) == len(self.model.plans[record.name].instances):
             self._commit(record, known, course, pieces, now)
             course.took_us = max(each.took_us for each in pieces)
-            cost_us = max(each.took_us + each.wrote_us for each in pieces)
-            course.cost_us = cost_us // ONCE if course.cost_us is None else course.cost_us + (cost_us - course.cost_us) // LATELY
+            course.error, course.failures = "", 0
+            self._note_cost(record, course, pieces)
             course.due = max(course.due, now.steady + self._interval_s(record.name) / 2)
             return self._forgiven(record, now)
         return record
+
+    def _note_cost(self, record: QueryRecord, course: _Course, pieces: Sequence[StoredPiece]) -> None:
+        instances = self.model.plans[record.name].instances
+        costs = Counter({instance.im: HEARD_US for instance in instances})
+        for instance, each in zip(instances, pieces, strict=True):
+            costs[instance.im] += each.took_us + each.wrote_us
+        known = course.costs_us
+        course.costs_us = {im: known[im] + (cost - known[im]) / LATELY if im in known else cost / ONCE for im, cost in costs.items()}
+        self._budget.note(record.name, {im: cost / 1e6 for im, cost in course.costs_us.items()})
+
+    def _note_failure(self, name: str, course: _Course, number: CheckpointNumber, why: str, now: Now) -> None:
+        """It came to nothing; what it was asked for is asked for again, later and later, for a disk that is full stays so for a while."""
+        course.failed, course.error = number, why
+        course.failures += 1
+        pause_s = self._interval_s(name) * 2 ** min(course.failures - 1, AGAIN_DOUBLINGS)
+        course.due = max(course.due, now.steady + min(pause_s, max(AGAIN_S, self._interval_s(name))))
 
     def _commit(self, record: QueryRecord, known: QueryCheckpoints, course: _Course, pieces: Sequence[StoredPiece], now: Now) -> None:
         instances = self.model.plans[record.name].instances
@@ -151,19 +191,20 @@ class Checkpoints:
         runs = now.wall - record.times.get("recovering", 0.0) > STEADY_S
         return replace(record, strikes=0 if runs else record.strikes, suspect=())
 
-    def manifest_failed(self, name: str, why: str) -> list[str]:
+    def manifest_failed(self, name: str, why: str, now: Now) -> list[str]:
         """It could not be written, so it is not named: the last commit holds. The queries it concerns."""
         course = self._courses.get(name)
         if course is None or course.before is None or name not in self.model.checkpoints:
             return []
-        course.failed, course.error = CheckpointNumber(*self.model.checkpoints[name].asked), why
+        self._note_failure(name, course, CheckpointNumber(*self.model.checkpoints[name].asked), why, now)
         self.model.checkpoints[name] = course.before
         self.model.queries[name] = unchanged(self.model.queries[name], why)
         return [name]
 
     def due(self, now: Now) -> list[str]:
         """The queries that are to be looked at, for time has passed."""
-        return [name for name, course in self._courses.items() if course.due <= now.steady and name in self.model.queries]
+        there = self.model.queries
+        return [name for name, course in self._courses.items() if course.due <= now.steady and not course.rests and name in there]
 
     @property
     def deadlines(self) -> list[float]:
@@ -171,17 +212,17 @@ class Checkpoints:
         return [
             course.due
             for name, course in self._courses.items()
-            if name in self.model.queries and not self._is_under_way(self.model.queries[name], self.model.checkpoints[name], course)
+            if name in self.model.queries
+            and not course.rests
+            and not self._is_under_way(self.model.queries[name], self.model.checkpoints[name], course)
         ]
 
     def _interval_s(self, name: str) -> float:
         """Seconds between two: what is asked for, or what the budget allows."""
-        course = self._courses.get(name)
-        cost_s = 0.0 if course is None or course.cost_us is None else course.cost_us / 1e6 / SHARE
-        return max(self.model.plans[name].query.options.checkpoint / 1e6, cost_s)
+        return max(self.model.plans[name].query.options.checkpoint / 1e6, self._budget.least_s(name))
 
     def described(self, name: str) -> dict[str, object] | None:
-        """For status: how often, how much, and what was wrong with the last one."""
+        """For status: how often, how much, what was wrong with the last one, and whether there is nothing that it has not."""
         known = self.model.checkpoints.get(name)
         if known is None:
             return None
@@ -189,9 +230,18 @@ class Checkpoints:
         committed = known.committed
         options = self.model.plans[name].query.options
         shown: dict[str, object] = {"interval_s": round(self._interval_s(name), 3), "asked_s": options.checkpoint / 1e6}
-        shown |= {"took_us": 0 if course is None else course.took_us, "error": "" if course is None else course.error}
+        if course is not None:
+            shown |= {"took_us": course.took_us, "error": course.error, "rests": course.rests}
+        else:
+            shown |= {"took_us": 0, "error": "", "rests": False}
         last = None if committed is None else {"number": list(committed.number), "bytes": committed.bytes, "at": committed.at}
         return shown | {"last": last}
+
+
+def _together(now: float, interval_s: float) -> float:
+    """When the next one is due. Those of many queries fall on the same moments: what is read and written for them in one go costs half."""
+    step_s = interval_s / STEPS
+    return round((now + interval_s) / step_s) * step_s
 
 
 def unchanged(record: QueryRecord, why: str) -> QueryRecord:

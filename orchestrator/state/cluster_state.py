@@ -202,7 +202,7 @@ class ClusterState(ClusterModel):
                 self.dead.add((im, process))
                 return [name for name, record in self.queries.items() if record.hosts.get(im) == process]
             case ManifestFailed(name, why):
-                return self.taking.manifest_failed(name, why)
+                return self.taking.manifest_failed(name, why, now)
             case Connected():
                 self.judge_from = now.steady + self.session_timeout_s
             case OfferMembersKey() | RotateMembersKey() | RegisterKey() | RevokeKey():

@@ -262,8 +262,8 @@ class CommittedSink(SinkChannel):
 
     @property
     def is_new(self) -> bool:
-        """Is something whole that is in no checkpoint?"""
-        return self.last is not None
+        """Has something come that is in no checkpoint?"""
+        return self.last is not None or self.files.rows > 0
 
     def kept(self) -> dict[str, Any]:
         """What is whole and not shown, and how many parts there are, for the checkpoint that is being taken."""

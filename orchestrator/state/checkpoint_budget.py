@@ -1,0 +1,51 @@
+"""What checkpoints may cost of an instance manager, and what that means for how often each query has one. Pure.
+
+Where n queries share an instance manager and a checkpoint of query i costs it c_i seconds, one every t_i seconds costs c_i / t_i of its
+time. Of all t_i for which the sum of that is SHARE, those have the least mean that go with the square root of c_i:
+t_i = sqrt(c_i) * (sqrt(c_1) + … + sqrt(c_n)) / SHARE. A query alone has c / SHARE; of n alike each has n times that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from math import sqrt
+
+#: Of the time of an instance manager, what checkpoints may cost.
+SHARE = 0.03
+
+
+class CheckpointBudget:
+    """Used by the orchestrator's core alone."""
+
+    def __init__(self) -> None:
+        self._roots: dict[str, Mapping[str, float]] = {}  # query -> instance manager -> the root of what one costs it, in seconds
+        self._counted: set[str] = set()  # queries that have checkpoints now
+        self._sums = Counter[str]()  # instance manager -> of those
+
+    def note(self, query: str, costs_s: Mapping[str, float]) -> None:
+        """What a checkpoint costs each instance manager, in seconds of its time."""
+        self.rest(query)
+        self._roots[query] = {im: sqrt(cost) for im, cost in costs_s.items()}
+        self.go_on(query)
+
+    def rest(self, query: str) -> None:
+        """It has none for now."""
+        if query in self._counted:
+            self._counted.remove(query)
+            self._sums.subtract(self._roots[query])
+
+    def go_on(self, query: str) -> None:
+        if query in self._roots and query not in self._counted:
+            self._counted.add(query)
+            self._sums.update(self._roots[query])
+
+    def forget(self, query: str) -> None:
+        self.rest(query)
+        self._roots.pop(query, None)
+
+    def least_s(self, query: str) -> float:
+        """Seconds between two of its checkpoints, at least; 0: it has had none yet."""
+        roots = self._roots.get(query, {})
+        rests = query not in self._counted
+        return max((root * (self._sums[im] + rests * root) / SHARE for im, root in roots.items()), default=0.0)
