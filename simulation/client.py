@@ -199,7 +199,8 @@ class SimulatedRest(Rest):
     def _error(self, said: Any) -> CepError:
         """What a problem document tells of, or that there is none to write one."""
         if said in (REFUSED, BROKEN_OFF):
-            return Unreachable(self.url, 0.0, said == REFUSED, ConnectionError(said))
+            text = f"the orchestrator at {self.url}: {said}"  # without the time, which is the real one
+            return Unreachable(self.url, 0.0, said == REFUSED, ConnectionError(said), text)
         return error_of(said)
 
 
