@@ -91,7 +91,7 @@ class _FailedAt:
 class StoredPiece:
     """An instance's piece of checkpoint `number`: the name of its file, or the `error` for which there is none. `took_us`: so long the
     instance stood still; `wrote_us`: CPU time of making bytes of it and writing them, beside it; `oldest`: it needs pieces of checkpoints
-    from there on."""
+    from there on; `whole`: no operator leaves anything to earlier ones, so the next one costs as much."""
 
     number: tuple[int, int, int]
     piece: str
@@ -101,6 +101,7 @@ class StoredPiece:
     error: str = ""
     wrote_us: int = 0
     oldest: tuple[int, int, int] | None = None  # its own
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,12 +140,14 @@ class Checkpoints:
         for sink in sinks_of(hosted):
             sink.stage_for(packed)
         taken, number = list(taken_of(hosted, packed)), CheckpointNumber.unpacked(packed)
-        oldest = min([each.part.blocks.oldest for each in taken if isinstance(each, TakenPart) and each.part.blocks], default=packed)
+        tables = [each.part.blocks for each in taken if isinstance(each, TakenPart) and each.part.blocks]
+        oldest = min([blocks.oldest for blocks in tables], default=packed)
         own.pieces = {each: piece for each, piece in own.pieces.items() if each >= oldest}
         taken.append(needs_document(own.pieces))
         took_us = (self.clock.steady_ns() - began) // 1000
         name = piece_name(number, hosted.instance.subquery, hosted.instance.index, self.process)
         document = {"number": list(number), "piece": name, "took_us": took_us, "oldest": list(CheckpointNumber.unpacked(oldest))}
+        document["whole"] = not tables
         self.background(partial(self._write, own.archive, hosted.key, document, taken))
 
     def _write(self, archive: Archive, key: str, told: Mapping[str, Any], taken: Sequence[TakenPart | State]) -> None:

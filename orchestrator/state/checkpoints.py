@@ -30,8 +30,8 @@ from orchestrator.state.desired_nodes import DesiredNodes
 from orchestrator.state.events import ClearCheckpoints, WriteManifest
 from orchestrator.state.losses import missing
 
-LATELY = 4  # of the mean cost of the last checkpoints, the part of the last one
-ONCE = 64  # so small a part of its cost the first of an attempt counts, which has the whole state: the next ones have what has changed
+LATELY = 4  # of the mean cost of the last checkpoints, the part of the last one; the second of an attempt counts as it is
+ONCE = 64  # so small a part of its cost the first of an attempt counts, if it has the whole state and the next ones have what has changed
 STEADY_S = 10.0  # after which a failure has nothing to do with the last one
 AGAIN_S, AGAIN_DOUBLINGS = 10.0, 8  # the longest pause behind one that failed, if its interval is shorter
 STEPS = 4  # of an interval
@@ -48,6 +48,7 @@ class _Course:
     due: float
     took_us: int = 0
     costs_us: dict[str, float] = field(default_factory=dict)  # by instance manager
+    taken: int = 0  # in this attempt
     failures: int = 0  # since the last commit
     error: str = ""
     failed: CheckpointNumber | None = None
@@ -160,8 +161,10 @@ class Checkpoints:
         costs = Counter({instance.im: HEARD_US for instance in instances})
         for instance, each in zip(instances, pieces, strict=True):
             costs[instance.im] += each.took_us + each.wrote_us
-        known = course.costs_us
-        course.costs_us = {im: known[im] + (cost - known[im]) / LATELY if im in known else cost / ONCE for im, cost in costs.items()}
+        first = 1 if all(each.whole for each in pieces) else ONCE
+        known, part = course.costs_us, (first, 1, LATELY)[min(course.taken, 2)]
+        course.costs_us = {im: known.get(im, 0) + (cost - known.get(im, 0)) / part for im, cost in costs.items()}
+        course.taken += 1
         self._budget.note(record.name, {im: cost / 1e6 for im, cost in course.costs_us.items()})
 
     def _note_failure(self, name: str, course: _Course, number: CheckpointNumber, why: str, now: Now) -> None:

@@ -85,11 +85,23 @@ class JoinBlock:
 
     def rest(self) -> tuple[Batch, np.ndarray]:
         """What is not over, and what is said of it."""
+        rows = self._left()
+        return self.held.batch.take(rows), self.held.matched[rows]
+
+    def taken(self, rows_format: SideFormat) -> Part:
+        """The same for a checkpoint. Its rows stay as they are, so what there is to copy is copied when it is written; what is said of them
+        does not."""
+        if not self.over_rows:
+            return rows_format.part([self.held.batch], [self.held.matched.copy()])
+        rows = self._left()
+        return rows_format.part([self.held.batch], [self.held.matched[rows]], [rows])
+
+    def _left(self) -> np.ndarray:
+        """The rows that are not over."""
         pieces = sorted(self._pieces, key=lambda piece: piece[1])
         time = self.held.time
         found = [start + np.flatnonzero(time[start:stop] >= since) for _, start, stop, since in pieces]
-        rows = np.concatenate([_NONE, *found])
-        return self.held.batch.take(rows), self.held.matched[rows]
+        return np.concatenate([_NONE, *found])
 
     def is_probed_for(self, least: int, greatest: int) -> bool:
         """May there be a row in it, not over, of an event time from `least` to `greatest`?"""
@@ -233,8 +245,7 @@ class IntervalJoinOperator:
     def snapshot(self) -> list[Part]:
         parts = []
         for side, rows_format in zip(self.sides, self.formats, strict=True):
-            rest = [block.rest() for block in side.blocks]
-            parts.append(rows_format.part([batch for batch, _ in rest], [matched.astype(np.int64) for _, matched in rest]))
+            parts += [block.taken(rows_format) for block in side.blocks] or [rows_format.part([], [])]
         return parts
 
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from cep.dataflow.operators.context import BuildContext
 from cep.dataflow.operators.operator import Clock, Keep, Part
 from cep.dataflow.outputs.output import concatenated
 from cep.elements import PAUSE, Batch, describe_time
-from cep.kernels.arrays import empty_batch
+from cep.kernels.arrays import empty_batch, int64_array
 from cep.kernels.columns import Column, compact
 from cep.kernels.composed import selected
 from cep.kernels.join import PAIRS_MAX
@@ -95,13 +96,19 @@ class SideFormat:
         """The same, without the rest of the buffers that they were cut from."""
         return compacted_rows(self.read(batch))
 
-    def part(self, batches: Sequence[Batch], marks: Sequence[np.ndarray]) -> Part:
+    def part(self, batches: Sequence[Batch], marks: Sequence[np.ndarray], chosen: Sequence[np.ndarray] | None = None) -> Part:
+        """Of `batches`, or just the `chosen` rows of each, which stay as they are; it is put together when it is asked for."""
+        return Part(self.name, self.port, partial(self._made, list(batches), list(marks), chosen))
+
+    def _made(self, batches: list[Batch], marks: list[np.ndarray], chosen: Sequence[np.ndarray] | None) -> pa.RecordBatch:
         schema = self.format.arrow.append(pa.field(_MARK, pa.int64(), nullable=False))
         if not batches:
-            return Part(self.name, self.port, empty_batch(schema))
-        rows = self.format.to_arrow(concatenated(list(batches)))
-        mark = pa.array(np.concatenate(marks), pa.int64())
-        return Part(self.name, self.port, pa.RecordBatch.from_arrays([*rows.columns, mark], schema=schema))
+            return empty_batch(schema)
+        if chosen is not None:
+            batches = [batch.take(rows) for batch, rows in zip(batches, chosen, strict=True)]
+        rows = self.format.to_arrow(concatenated(batches))
+        mark = int64_array(np.concatenate(marks).astype(np.int64, copy=False))
+        return pa.RecordBatch.from_arrays([*rows.columns, mark], schema=schema)
 
     def rows(self, part: Part, keep: Keep) -> tuple[Batch, np.ndarray]:
         """Those that `keep` says, and their marks."""
