@@ -87,6 +87,8 @@ NAMED: dict[str, Data | Bids] = {
     "unique-1m": Data("uniform", windows=10),
     "unique-10m": Data("uniform", windows=1),
     "bids": Bids(),
+    "zipf-long": Data("zipf:100000", windows=80, records=4 * RECORDS),
+    "bids-long": Bids(8 * Bids.records),
 }
 
 

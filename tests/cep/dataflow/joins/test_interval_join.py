@@ -176,6 +176,25 @@ def test_rows_are_dropped_when_nobody_can_meet_them() -> None:
         assert all(len(side.blocks) < 8 for side in bench.join.sides)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_what_was_taken_stays_as_it_was_whatever_comes_and_goes_before_it_is_written(seed: int) -> None:
+    choose, bench = random.Random(seed), Bench("full")
+
+    def works(first: int, goes: bool = True) -> None:
+        for t in range(first, first + 100):
+            for port in (0, 1):
+                bench.feed(port, *((t + choose.randrange(3), choose.randrange(5), i) for i in range(choose.randrange(3))))
+            if goes:
+                bench.advance(t - choose.randrange(9))
+
+    works(0, goes=seed % 2 > 0)  # in every other one nothing is over
+    taken = bench.join.snapshot()
+    then = [part.batch.to_pylist() for part in taken]
+    works(100)
+    assert {part.port for part in taken} == {0, 1} and all(then)
+    assert [part.batch.to_pylist() for part in taken] == then
+
+
 def test_a_hot_key_comes_out_in_portions_that_are_made_when_they_are_asked_for() -> None:
     bench = Bench()
     hot = [(0, 7, i) for i in range(100_000)]
