@@ -63,6 +63,7 @@ class Checkpoints:
         self.model, self.desired, self.term = model, desired, term
         self._courses: dict[str, _Course] = {}
         self._budget = CheckpointBudget()
+        self._texts: dict[str, tuple[physical.PhysicalPlan, str]] = {}
         self._serial = 0
 
     def deployed(self, name: str) -> None:
@@ -74,6 +75,7 @@ class Checkpoints:
     def forget(self, name: str) -> None:
         self._courses.pop(name, None)
         self._budget.forget(name)
+        self._texts.pop(name, None)
 
     def advance(self, record: QueryRecord, now: Now) -> QueryRecord:
         """Commits what is stored, asks for the next one if it is due. The record: a commit ends the count of strikes."""
@@ -180,13 +182,22 @@ class Checkpoints:
         files = {place: {"piece": each.piece, "crc": each.crc, "bytes": each.bytes} for place, each in zip(places, pieces, strict=True)}
         number = CheckpointNumber(*known.asked)
         own = {"query": record.name, "epoch": record.epoch, "number": list(number), "pieces": files}
-        text = json.dumps(own | {"plan": physical.to_json(self.model.plans[record.name])})  # its columns and functions stand in order
+        text = f'{json.dumps(own)[:-1]}, "plan": {self._plan_text(record.name)}}}'
         size = sum(each.bytes for each in pieces)
         committed = CommittedCheckpoint(number, manifest_name(number), zlib.crc32(text.encode()), size, round(now.wall, 3))
         course.before = known
         self.model.checkpoints[record.name] = replace(known, committed=committed)
         oldest = min(CheckpointNumber(*(each.oldest or number)) for each in pieces)
         self.desired.do(WriteManifest(record.name, folder_of(record.name, record.epoch), committed.manifest, text, oldest))
+
+    def _plan_text(self, name: str) -> str:
+        """As JSON, made once: it takes as long as all else that the orchestrator does for a checkpoint. Its columns and functions stand in
+        order."""
+        plan = self.model.plans[name]
+        known = self._texts.get(name)
+        if known is None or known[0] is not plan:
+            known = self._texts[name] = plan, json.dumps(physical.to_json(plan))
+        return known[1]
 
     def _forgiven(self, record: QueryRecord, now: Now) -> QueryRecord:
         """It goes on: what it has lost before does not count any more. What fails by itself fails again at the same row, perhaps with a
