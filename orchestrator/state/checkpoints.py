@@ -206,12 +206,13 @@ class Checkpoints:
         return replace(record, strikes=0 if runs else record.strikes, suspect=())
 
     def manifest_failed(self, name: str, why: str, now: Now) -> list[str]:
-        """It could not be written, so it is not named: the last commit holds. The queries it concerns."""
+        """It could not be written, so it is not named: the last commit holds. The next one may be asked for already, and goes on. The
+        queries it concerns."""
         course = self._courses.get(name)
         if course is None or course.before is None or name not in self.model.checkpoints:
             return []
-        self._note_failure(name, course, CheckpointNumber(*self.model.checkpoints[name].asked), why, now)
-        self.model.checkpoints[name] = course.before
+        self._note_failure(name, course, CheckpointNumber(*course.before.asked), why, now)
+        self.model.checkpoints[name] = replace(self.model.checkpoints[name], committed=course.before.committed)
         self.model.queries[name] = unchanged(self.model.queries[name], why)
         return [name]
 

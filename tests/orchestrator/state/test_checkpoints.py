@@ -5,7 +5,7 @@ from __future__ import annotations
 from cep.config import instance_node
 from orchestrator.records import Status, StoredPiece
 from orchestrator.state.checkpoints import AGAIN_S
-from orchestrator.state.events import ScaleSubquery, StatusesSeen
+from orchestrator.state.events import ManifestFailed, ScaleSubquery, StatusesSeen
 from tests.orchestrator.state.test_cluster_state import IMS, manager
 from tests.orchestrator.state.test_recovery import WithoutDisk
 from tests.orchestrator.state.test_scaling import query
@@ -29,15 +29,15 @@ class Told(WithoutDisk):
     def asked(self) -> tuple[int, int, int]:
         return self.state.checkpoints["per-ip"].asked
 
-    def all_tell(self, news: bool, error: str = "", took_us: int = 7) -> None:
+    def all_tell(self, news: bool, error: str = "", took_us: int = 7, wants: bool = False) -> None:
         """Of the checkpoint that is asked for."""
         for number in range(len(self.state.plans["per-ip"].instances)):
-            self.tells(number, news, error, took_us)
+            self.tells(number, news, error, took_us, wants)
 
-    def tells(self, number: int, news: bool, error: str = "", took_us: int = 7) -> None:
+    def tells(self, number: int, news: bool, error: str = "", took_us: int = 7, wants: bool = False) -> None:
         record, instance = self.state.queries["per-ip"], self.state.plans["per-ip"].instances[number]
         piece = StoredPiece(self.asked, "" if error else "a-piece", 7, 100, took_us, error)
-        status = Status(record.epoch, "running", attempt=record.attempt, stored=piece, news=news)
+        status = Status(record.epoch, "running", attempt=record.attempt, stored=piece, wants=wants, news=news)
         self.do(StatusesSeen(instance.im, {instance_node("per-ip", instance.subquery, instance.index): status}))
 
 
@@ -76,6 +76,26 @@ def test_one_that_failed_is_tried_again_though_nothing_happens() -> None:
     before = cluster.asked
     cluster.pass_time(INTERVAL_S)
     assert cluster.asked > before
+
+
+def test_a_manifest_that_cannot_be_written_leaves_the_next_checkpoint_as_it_was_asked_for() -> None:
+    """It was asked for in the same moment. What was committed with that manifest was committed again, and again, until Python's stack was
+    full and the query was set aside."""
+    cluster = Told()
+    cluster.all_tell(news=True)
+    first = cluster.asked
+    cluster.pass_time(INTERVAL_S)
+    second = cluster.asked
+    cluster.all_tell(news=True, wants=True)
+    third = cluster.asked
+    committed = cluster.state.checkpoints["per-ip"].committed
+    assert first < second < third and committed is not None and committed.number == second
+    cluster.do(ManifestFailed("per-ip", "no space left on device"))
+    committed = cluster.state.checkpoints["per-ip"].committed
+    assert cluster.asked == third and committed is not None and committed.number == first
+    cluster.all_tell(news=True)
+    committed = cluster.state.checkpoints["per-ip"].committed
+    assert committed is not None and committed.number == third
 
 
 def test_the_more_often_it_fails_the_later_it_is_tried_again() -> None:
