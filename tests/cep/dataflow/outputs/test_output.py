@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cep.dataflow.channel import Credit, batch_bytes, row_bytes
 from cep.dataflow.outputs.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, uniform_table
-from cep.dataflow.outputs.output import BATCH_BYTES_MANY, BATCH_BYTES_MAX, EdgeOutput, has_room
+from cep.dataflow.outputs.output import ANSWER_BYTES_MAX, BATCH_BYTES_MANY, BATCH_BYTES_MAX, EdgeOutput, has_room
 from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Grammar, Stop, Watermark
 from cep.kernels.columns import Column
 from cep.model.schema import INT64, STRING, Schema
@@ -88,6 +88,22 @@ def test_a_full_buffer_leaves_at_once(targets: int, size: int) -> None:
         parts += 1
         assert parts <= 5
     assert parts > 1
+
+
+def test_what_leaves_the_query_is_gathered_longer_and_cut_larger() -> None:
+    wire, more = Wire(), Wire()
+    out = EdgeOutput("q/e", Broadcast(1), [wire], SCHEMA.names, leaves_query=True)
+    out.attach(more)
+    rows = ANSWER_BYTES_MAX // 200  # of 90 bytes
+    out.add(batch(rows, 0, 70))
+    out.add(batch(rows, rows, 70))
+    assert not wire.sent and not more.sent
+    out.add(batch(rows, 2 * rows, 70))
+    out.flush_rows()
+    for each in (wire, more):
+        assert each.rows == list(range(3 * rows))
+        sizes = [batch_bytes(element) for element, _ in each.sent if isinstance(element, Batch)]
+        assert BATCH_BYTES_MAX < max(sizes) <= ANSWER_BYTES_MAX
 
 
 @example([(3000, 0), (3000, 900)])
