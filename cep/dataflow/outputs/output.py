@@ -80,11 +80,12 @@ class Target:
             self.promised, self.asleep = watermark, False
             self.handed_bytes += size
             return True
-        # What would be too large together goes apart, uncopied.
-        queued = self.bytes + size > self.most and self.cut(watermark, since)
+        # What would be too large together goes apart, uncopied; and so does what is large by itself, unless a copy is of few tuples.
+        alone = size >= BATCH_BYTES_MAX and not isinstance(batch.columns, Composed)
+        queued = (alone or self.bytes + size > self.most) and self.cut(watermark, since)
         self.parts.append(compacted(batch))
         self.bytes += size
-        return (self.bytes >= full and self.cut(watermark, since)) or queued
+        return ((alone or self.bytes >= full) and self.cut(watermark, since)) or queued
 
     def cut(self, watermark: int, since: int) -> bool:
         """Moves what was gathered into the queue, cut by rows to the largest size of a batch. Was there anything?"""

@@ -94,14 +94,14 @@ def test_what_leaves_the_query_is_gathered_longer_and_cut_larger() -> None:
     wire, more = Wire(), Wire()
     out = EdgeOutput("q/e", Broadcast(1), [wire], SCHEMA.names, leaves_query=True)
     out.attach(more)
-    rows = ANSWER_BYTES_MAX // 200  # of 90 bytes
-    out.add(batch(rows, 0, 70))
-    out.add(batch(rows, rows, 70))
-    assert not wire.sent and not more.sent
-    out.add(batch(rows, 2 * rows, 70))
-    out.flush_rows()
+    rows = ANSWER_BYTES_MAX // 600  # of 90 bytes
+    for start in range(0, 6 * rows, rows):
+        out.add(batch(rows, start, 70))
+        assert not wire.sent and not more.sent
+    out.add(batch(8 * rows, 6 * rows, 70))  # which is no more copied
+    assert [len(each.sent) for each in (wire, more)] == [3, 3]
     for each in (wire, more):
-        assert each.rows == list(range(3 * rows))
+        assert each.rows == list(range(14 * rows))
         sizes = [batch_bytes(element) for element, _ in each.sent if isinstance(element, Batch)]
         assert BATCH_BYTES_MAX < max(sizes) <= ANSWER_BYTES_MAX
 
@@ -167,8 +167,7 @@ def test_only_the_last_piece_of_a_cut_carries_it() -> None:
     out = output([wire], PointToPoint())
     out.advance(5)
     out.flush()
-    out.targets[0].add(batch(40_000, 100, width=60), 5, MIN_TIME, 1 << 40)
-    out.advance(70)
+    out.targets[0].add(batch(40_000, 100, width=60), 70, MIN_TIME, 1 << 40)
     out.flush_rows()
     pieces = [watermark for element, watermark in wire.sent if isinstance(element, Batch)]
     assert len(pieces) > 2
