@@ -231,10 +231,9 @@ class _Builder:
         else:
             channels = [*self.wiring.subscribe(edge, self.index, wire_format), *self._files(edge, wire_format.schema, account)]
         carried = edge.is_inner and wire_format.origin > 0
-        output = EdgeOutput(name, PointToPoint(), channels, wire_format.schema.names, self._grain(edge), carried)
+        output = EdgeOutput(name, PointToPoint(), channels, wire_format.schema.names, self._grain(edge), carried, edge.is_output)
         output.balancer = self._balancer(edge, len(channels), output)
         output.account, output.latency = account, Latency(self.wiring.clock) if edge.is_output else None
-        output.leaves_query = edge.is_output
         producer = partial_name(edge.consumer) if edge.partial else edge.producer
         self._producer(producer).outputs.append(output)
         self.outputs.append(output)
@@ -255,8 +254,7 @@ class _Builder:
         wire_format = self.layout.late_format(edge)
         warm(*arrow_kernels(wire_format.schema))
         channels = self.wiring.subscribe(edge, self.index, wire_format)
-        output = EdgeOutput(edge.consumer, Broadcast(len(channels)), channels, wire_format.schema.names, origin=False)
-        output.leaves_query = True
+        output = EdgeOutput(edge.consumer, Broadcast(len(channels)), channels, wire_format.schema.names, 0, False, True)
         self.nodes[edge.producer].late.append(output)
         self.outputs.append(output)
 

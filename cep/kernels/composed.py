@@ -29,17 +29,19 @@ FEW = 0.75
 @value
 class Component:
     """Tuples, and which of them rows have. `columns`: of any number of tuples, of which `chosen`, int64[m], are meant; None: all, in order.
-    `index`, int64[n]: the one of these m that each row has; None: each its own, in order."""
+    `index`, int64[n]: the one of these m that each row has; None: each its own, in order. `is_dense`: it is known that no
+    tuple is meant that no row has."""
 
     columns: Columns
     chosen: np.ndarray | None = None
     index: np.ndarray | None = None
+    is_dense: bool = False
 
     @staticmethod
     def of(columns: Columns, rows: np.ndarray) -> Component:
         """Rows that have the tuples `rows`, int64[n], each of these once if they are few."""
         chosen, index = distinct(rows)
-        return Component(columns, rows) if len(chosen) > FEW * len(rows) else Component(columns, chosen, index)
+        return Component(columns, rows) if len(chosen) > FEW * len(rows) else Component(columns, chosen, index, True)
 
     @property
     def tuples(self) -> int:
@@ -66,8 +68,8 @@ class Component:
 
     def used(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """(`chosen`, `index`) without the tuples that no row has."""
-        if self.index is None:
-            return self.chosen, None
+        if self.index is None or self.is_dense:
+            return self.chosen, self.index
         seen, index = distinct(self.index)
         if len(seen) == self.tuples:
             return self.chosen, self.index
@@ -78,7 +80,7 @@ class Component:
         chosen, index = self.used()
         if chosen is None:
             return self
-        return Component({name: picked(column, chosen) for name, column in self.columns.items()}, None, index)
+        return Component({name: picked(column, chosen) for name, column in self.columns.items()}, None, index, True)
 
     def sizes(self) -> np.ndarray:
         """int64[n]: bytes of each row's tuple."""
@@ -93,12 +95,13 @@ class Component:
 class Composed(Mapping[str, Column]):
     """The columns of `rows` rows. `places`: of each the number of its component, and its name there."""
 
-    __slots__ = ("_chosen", "_made", "components", "places", "rows")
+    __slots__ = ("_chosen", "_made", "_sizes", "components", "places", "rows")
 
     def __init__(self, components: Sequence[Component], places: Mapping[str, tuple[int, str]], rows: int) -> None:
         self.components, self.places, self.rows = tuple(components), places, rows
         self._made: dict[str, Column] = {}
         self._chosen: dict[int, np.ndarray | None] = {}  # the rows of a component
+        self._sizes: np.ndarray | None = None  # once they have been asked for
 
     def __getitem__(self, name: str) -> Column:
         if (made := self._made.get(name)) is None:
@@ -142,16 +145,20 @@ class Composed(Mapping[str, Column]):
         for i, each in enumerate(components):
             if any((i, name) not in read for name in each.columns):
                 fewer = {name: column for name, column in each.columns.items() if (i, name) in read}
-                components[i] = Component(fewer, each.chosen, each.index)
+                components[i] = Component(fewer, each.chosen, each.index, each.is_dense)
         return Composed(components, places, self.rows)
 
     def compacted(self) -> Composed:
         """The same rows without the rest of what they were taken from."""
-        return Composed([component.compacted() for component in self.components], self.places, self.rows)
+        found = Composed([component.compacted() for component in self.components], self.places, self.rows)
+        found._sizes = self._sizes
+        return found
 
     def sizes(self) -> np.ndarray:
-        """int64[n]: bytes of the values of each row."""
-        return sum([component.sizes() for component in self.components], start=np.zeros(self.rows, np.int64))
+        """int64[n]: bytes of the values of each row; not to be written to."""
+        if self._sizes is None:
+            self._sizes = sum([component.sizes() for component in self.components], start=np.zeros(self.rows, np.int64))
+        return self._sizes
 
 
 def taken(columns: Columns, rows: np.ndarray | slice) -> Columns:
@@ -227,7 +234,10 @@ def concatenated_composed(parts: Sequence[Columns]) -> Composed | None:
         return None
     compact = [each.compacted() for each in found]
     components = [_joined([each.components[i] for each in compact]) for i in range(len(found[0].components))]
-    return Composed(components, found[0].places, sum(each.rows for each in found))
+    whole = Composed(components, found[0].places, sum(each.rows for each in found))
+    sizes = [each._sizes for each in found if each._sizes is not None]
+    whole._sizes = np.concatenate(sizes) if len(sizes) == len(found) else None
+    return whole
 
 
 def _joined(parts: Sequence[Component]) -> Component:
@@ -237,7 +247,8 @@ def _joined(parts: Sequence[Component]) -> Component:
         return Component(columns)
     heights = [part.tuples for part in parts]
     numbers = [np.arange(part.tuples) if part.index is None else part.index for part in parts]
-    return Component(columns, None, np.concatenate([each + at for each, at in zip(numbers, accumulate(heights, initial=0), strict=False)]))
+    index = np.concatenate([each + at for each, at in zip(numbers, accumulate(heights, initial=0), strict=False)])
+    return Component(columns, None, index, all(part.index is None or part.is_dense for part in parts))
 
 
 def picked(column: Column, rows: np.ndarray) -> Column:

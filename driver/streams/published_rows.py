@@ -20,7 +20,7 @@ from cep.transport.wire import LAYOUTS_KEPT, Format
 from driver.streams.arrow import event_times, record_batches
 from driver.streams.small_batches import ROWS_MAX, Written, small_batches
 
-BATCH_BYTES = 2 << 20
+BATCH_BYTES = 4 << 20
 
 
 class Share(NamedTuple):

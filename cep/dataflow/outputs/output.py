@@ -40,6 +40,7 @@ from cep.kernels.columns import SMALL_TEXTS, compact, concatenated_columns, is_l
 from cep.kernels.composed import Composed, concatenated_composed, selected
 
 BATCH_BYTES_MAX = 1 << 20
+ANSWER_BYTES_MAX = 4 << 20  # the same of what leaves the query: what a message costs a client, and us, weighs most there
 BATCH_BYTES_MANY = 64 << 10
 FEW_TARGETS = 8
 HANDED_OVER = 64 << 10  # bytes of a batch that a neighbour gets as it is; smaller ones are gathered
@@ -57,8 +58,8 @@ class Completing(Protocol):
 class Target:
     """One downstream instance: tuples gathered for it, and elements waiting for credit."""
 
-    def __init__(self, channel: Channel, origin: bool = True, grain: int = 0) -> None:
-        self.channel, self.origin, self.grain = channel, origin, grain
+    def __init__(self, channel: Channel, origin: bool = True, grain: int = 0, most: int = BATCH_BYTES_MAX) -> None:
+        self.channel, self.origin, self.grain, self.most = channel, origin, grain, most
         self.parts: list[Batch] = []
         self.bytes = 0
         self.queue: deque[tuple[Element, int, int, int]] = deque()  # element, size, watermark after it, since
@@ -79,22 +80,23 @@ class Target:
             self.promised, self.asleep = watermark, False
             self.handed_bytes += size
             return True
-        # What would be too large together goes apart, uncopied.
-        queued = self.bytes + size > BATCH_BYTES_MAX and self.cut(watermark, since)
+        # What would be too large together goes apart, uncopied; and so does what is large by itself, unless a copy is of few tuples.
+        alone = size >= BATCH_BYTES_MAX and not isinstance(batch.columns, Composed)
+        queued = (alone or self.bytes + size > self.most) and self.cut(watermark, since)
         self.parts.append(compacted(batch))
         self.bytes += size
-        return (self.bytes >= full and self.cut(watermark, since)) or queued
+        return ((alone or self.bytes >= full) and self.cut(watermark, since)) or queued
 
     def cut(self, watermark: int, since: int) -> bool:
         """Moves what was gathered into the queue, cut by rows to the largest size of a batch. Was there anything?"""
         if not self.parts:
             return False
         batch = concatenated(self.parts)
-        if self.bytes <= BATCH_BYTES_MAX:
+        if self.bytes <= self.most:
             self.queue.append((batch, self.bytes, watermark, since))
         else:
             sizes = row_bytes(batch)
-            for start, end in pairwise(cuts(sizes, BATCH_BYTES_MAX)):
+            for start, end in pairwise(cuts(sizes, self.most)):
                 size, last = int(sizes[start:end].sum()), end == len(batch)
                 self.queue.append((batch.take(slice(start, end)), size, watermark if last else self.promised, since))
         self.parts, self.bytes, self.promised, self.asleep = [], 0, watermark, False
@@ -127,10 +129,19 @@ class EdgeOutput:
     without."""
 
     def __init__(
-        self, name: str, balancer: Balancer, channels: Sequence[Channel], columns: Sequence[str], grain: int = 0, origin: bool = True
+        self,
+        name: str,
+        balancer: Balancer,
+        channels: Sequence[Channel],
+        columns: Sequence[str],
+        grain: int = 0,
+        origin: bool = True,
+        leaves_query: bool = False,
     ) -> None:
         self.name, self.balancer, self.columns, self.grain = name, balancer, tuple(columns), grain
-        self.targets = [Target(channel, origin, grain) for channel in channels]
+        self.leaves_query = leaves_query  # its targets are clients and readers, not instances of its own query
+        self._most = ANSWER_BYTES_MAX if leaves_query else BATCH_BYTES_MAX
+        self.targets = [Target(channel, origin, grain, self._most) for channel in channels]
         self.sent_until = MIN_TIME  # the greatest event time of a tuple that was given out
         self.watermark = self.since = MIN_TIME
         self.blocked = False  # something waits for credit
@@ -138,10 +149,9 @@ class EdgeOutput:
         self.table_version = 0  # of the buckets of its targets
         self.discarded = 0  # tuples given out without a receiver
         self.account, self.stall = Account(), CreditWait()
-        self.leaves_query = False  # its targets are clients and readers, not instances of its own query
         self.latency: Latency | None = None  # of answers
         self._gone_bytes = 0  # sent to targets that were given up, and at its old place
-        self.batch_bytes = BATCH_BYTES_MAX if len(channels) <= FEW_TARGETS else BATCH_BYTES_MANY
+        self.batch_bytes = self._most if len(channels) <= FEW_TARGETS else BATCH_BYTES_MANY
 
     def add(self, batch: Batch) -> None:
         """Gathers tuples; full buffers are queued."""
@@ -285,7 +295,7 @@ class EdgeOutput:
     def attach(self, channel: Channel, origin: bool = False, grain: int = 0) -> None:
         """One more target of a broadcast: a subscription; a query that reads this output may order by `origin`, and waits for
         watermarks that pass a multiple of `grain`."""
-        self._retarget([*self.targets, Target(channel, origin, grain)])
+        self._retarget([*self.targets, Target(channel, origin, grain, self._most)])
 
     def _retarget(self, targets: list[Target]) -> None:
         self.targets[:], self.balancer.targets = targets, len(targets)

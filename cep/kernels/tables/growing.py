@@ -7,6 +7,7 @@ written to it, on a virtual machine that has given its free memory back to the h
 from __future__ import annotations
 
 import mmap
+from weakref import ref
 
 import numpy as np
 
@@ -14,16 +15,16 @@ import numpy as np
 LARGE = 4 << 20
 
 
-class _Kept(list["_Memory"]):
+class _Kept(list[mmap.mmap]):
     """Memory that is free, of `most` bytes together."""
 
     most = 0
 
-    def put(self, memory: _Memory) -> None:
+    def put(self, memory: mmap.mmap) -> None:
         if sum(map(len, self)) + len(memory) <= self.most:
             self.append(memory)
 
-    def take(self) -> _Memory | None:
+    def take(self) -> mmap.mmap | None:
         """The largest: an array that is large before others becomes larger than they, mostly."""
         if not self:
             return None
@@ -33,14 +34,20 @@ class _Kept(list["_Memory"]):
 _KEPT = _Kept()
 
 
-class _Memory(mmap.mmap):
-    """Without attributes it is no object that garbage is looked for in: so it is asked again whenever it would be freed."""
+class _Lease:
+    """What all arrays in a memory refer to, so it is gone when they are: then the memory is free. An object of its own for each time, for
+    Python asks none more than once what is to be done when it goes."""
 
-    __slots__ = ()
+    __slots__ = ("__array_interface__", "__weakref__", "memory")
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self.memory: mmap.mmap | None = memory
+        at, _ = np.frombuffer(memory, np.uint8).__array_interface__["data"]
+        self.__array_interface__ = {"version": 3, "shape": (len(memory),), "typestr": "|u1", "data": (at, False)}
 
     def __del__(self, kept: _Kept = _KEPT) -> None:  # at the end of the process the name may be gone
-        if not self.closed:
-            kept.put(self)
+        if self.memory is not None:
+            kept.put(self.memory)
 
 
 def keep(most: int) -> None:
@@ -60,16 +67,17 @@ def grow(holder: object, name: str, length: int) -> None:
     Where other code refers to the array it is copied, and that code keeps the old one.
     """
     array: np.ndarray = getattr(holder, name)
-    memory = array.base.obj if isinstance(array.base, memoryview) else None
-    if isinstance(memory, _Memory):
-        kind, before = array.dtype, len(array)
+    lease = None if array.base is None else array.base.base
+    if isinstance(lease, _Lease) and lease.memory is not None:
+        kind, before, memory, looked_at = array.dtype, len(array), lease.memory, ref(lease)
         setattr(holder, name, None)
-        del array  # the last look at the memory
-        grown = _resized(memory, length * kind.itemsize)
-        array = np.frombuffer(memory, kind, length if grown else before)
-        if grown:
-            setattr(holder, name, array)
+        lease.memory = None  # nothing frees it now
+        del array, lease  # the last looks at it, if nothing else has any
+        if (lease := looked_at()) is None:
+            setattr(holder, name, _within(_resized(memory, length * kind.itemsize), length, kind))
             return
+        lease.memory = memory
+        array = np.ndarray(before, kind, np.asarray(lease))
     longer = empty(length, array.dtype)
     longer[: len(array)] = array
     setattr(holder, name, longer)
@@ -80,16 +88,16 @@ def empty(length: int, kind: np.dtype) -> np.ndarray:
     size = length * kind.itemsize
     if size < LARGE:
         return np.empty(length, kind)
-    memory = _KEPT.take() or _Memory(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    _resized(memory, size)
-    return np.frombuffer(memory, kind, length)
+    memory = _KEPT.take() or mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return _within(_resized(memory, size), length, kind)
 
 
-def _resized(memory: _Memory, size: int) -> bool:
-    """Makes it `size` bytes long at least; what is longer, from an array before, stays so."""
-    try:
-        memory.resize(max(size, len(memory)))
-    except BufferError:  # an array looks at it
-        return False
+def _within(memory: mmap.mmap, length: int, kind: np.dtype) -> np.ndarray:
+    return np.ndarray(length, kind, np.asarray(_Lease(memory)))
+
+
+def _resized(memory: mmap.mmap, size: int) -> mmap.mmap:
+    """The same, `size` bytes long at least; what is longer, from an array before, stays so."""
+    memory.resize(max(size, len(memory)))
     memory.madvise(mmap.MADV_HUGEPAGE)
-    return True
+    return memory

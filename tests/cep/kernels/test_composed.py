@@ -93,6 +93,7 @@ def test_a_batch_of_them_is_moved_as_any_other(seed: int) -> None:
     whole = concatenated(parts)
     assert isinstance(whole.columns, Composed)
     assert held is not None and copied(whole.columns).equals(expected) and copied(held.batch.columns).equals(expected)
+    assert row_bytes(whole).tolist() == row_bytes(batch_of(dict(whole.columns), len(whole))).tolist()
     assert copied(concatenated([whole, batch_of(dict(whole.columns), len(whole))]).columns).slice(0, len(whole)).equals(expected)
     sent = Format(PLAIN, 2)
     message = sent.encode(batch_of(selected(whole.columns, PLAIN.names), len(whole)))
@@ -112,6 +113,21 @@ def test_what_repeats_is_there_once() -> None:
     assert len(component.columns["s"].data) <= max(16, sum(component.columns["s"].values))
     assert found["s"].values.tolist() == long["s"].values[rows].tolist()
     assert compacted(batch_of(found, 200)).columns["s"].values.tolist() == found["s"].values.tolist()
+
+
+def test_what_is_dense_has_no_tuple_that_no_row_has() -> None:
+    choose = random.Random(2)
+    many = [composed(choose, 80) for _ in range(20)]
+    many += [each.take(slice(3, 9)) for each in many] + [each.take(slice(3, 9)).compacted() for each in many]
+    many += [each.renamed({"s": "s", "x": "x"}) for each in many]
+    many += [
+        whole.columns for whole in (concatenated([batch_of(each, each.rows)] * 2) for each in many) if isinstance(whole.columns, Composed)
+    ]
+    components = [component for each in many for component in each.components]
+    assert {component.is_dense for component in components} == {False, True}
+    for component in components:
+        if component.is_dense and component.index is not None:
+            assert set(component.index) == set(range(component.tuples))
 
 
 def test_the_different_ones_are_in_the_order_in_which_they_come() -> None:

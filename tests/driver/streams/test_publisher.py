@@ -164,7 +164,7 @@ def test_a_batch_that_may_not_be_small(plane: DataPlane, peer: LocalSockets) -> 
     with pytest.raises(DataError, match="expected string, got int64"):
         made.send(pa.record_batch([pa.array([1]), pa.array([1])], names=["k", "n"]))
     assert made.core.numbering.record == 0
-    assert made.send(pa.record_batch([pa.array(["x" * 300_000] * 10), pa.array(range(10))], schema=schema)) == 10
+    assert made.send(pa.record_batch([pa.array(["x" * 600_000] * 10), pa.array(range(10))], schema=schema)) == 10
     assert made.send(pa.record_batch([pa.array(["x"] * (ROWS_MAX + 1)), pa.array(range(ROWS_MAX + 1))], schema=schema)) == ROWS_MAX + 1
     assert made.send(pa.record_batch([pa.array([], pa.string()), pa.array([], pa.int64())], schema=schema)) == 0
     headers = [header for header, _ in arrived(peer, 3)]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cep.dataflow.channel import Credit, batch_bytes, row_bytes
 from cep.dataflow.outputs.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, uniform_table
-from cep.dataflow.outputs.output import BATCH_BYTES_MANY, BATCH_BYTES_MAX, EdgeOutput, has_room
+from cep.dataflow.outputs.output import ANSWER_BYTES_MAX, BATCH_BYTES_MANY, BATCH_BYTES_MAX, EdgeOutput, has_room
 from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Grammar, Stop, Watermark
 from cep.kernels.columns import Column
 from cep.model.schema import INT64, STRING, Schema
@@ -90,6 +90,22 @@ def test_a_full_buffer_leaves_at_once(targets: int, size: int) -> None:
     assert parts > 1
 
 
+def test_what_leaves_the_query_is_gathered_longer_and_cut_larger() -> None:
+    wire, more = Wire(), Wire()
+    out = EdgeOutput("q/e", Broadcast(1), [wire], SCHEMA.names, leaves_query=True)
+    out.attach(more)
+    rows = ANSWER_BYTES_MAX // 600  # of 90 bytes
+    for start in range(0, 6 * rows, rows):
+        out.add(batch(rows, start, 70))
+        assert not wire.sent and not more.sent
+    out.add(batch(8 * rows, 6 * rows, 70))  # which is no more copied
+    assert [len(each.sent) for each in (wire, more)] == [3, 3]
+    for each in (wire, more):
+        assert each.rows == list(range(14 * rows))
+        sizes = [batch_bytes(element) for element, _ in each.sent if isinstance(element, Batch)]
+        assert BATCH_BYTES_MAX < max(sizes) <= ANSWER_BYTES_MAX
+
+
 @example([(3000, 0), (3000, 900)])
 @example([(1, 2 * BATCH_BYTES_MAX), (3, 1)])
 @given(st.lists(st.tuples(st.integers(1, 3000), st.sampled_from((0, 8, 900))), min_size=1, max_size=8))
@@ -151,8 +167,7 @@ def test_only_the_last_piece_of_a_cut_carries_it() -> None:
     out = output([wire], PointToPoint())
     out.advance(5)
     out.flush()
-    out.targets[0].add(batch(40_000, 100, width=60), 5, MIN_TIME, 1 << 40)
-    out.advance(70)
+    out.targets[0].add(batch(40_000, 100, width=60), 70, MIN_TIME, 1 << 40)
     out.flush_rows()
     pieces = [watermark for element, watermark in wire.sent if isinstance(element, Batch)]
     assert len(pieces) > 2

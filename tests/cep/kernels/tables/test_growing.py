@@ -48,6 +48,28 @@ def test_what_is_free_is_kept_up_to_a_bound_and_goes_when_it_is_to() -> None:
     assert kept() == []
 
 
+def test_memory_is_kept_again_and_again() -> None:
+    keep(2 * LARGE)
+    first = Holder(ROWS)
+    address = first.address
+    del first
+    for _ in range(4):
+        holder = Holder(ROWS)
+        assert holder.address == address and kept() == []
+        del holder
+        assert kept() == [LARGE]
+
+
+def test_memory_is_not_free_while_a_part_of_an_array_is_looked_at() -> None:
+    keep(2 * LARGE)
+    holder = Holder(ROWS)
+    part = holder.array[1:3][::-1]
+    del holder
+    assert kept() == [] and part.tolist() == [2, 1]
+    del part
+    assert kept() == [LARGE]
+
+
 def test_without_a_word_nothing_is_kept() -> None:
     del_me = Holder(ROWS)
     del del_me
