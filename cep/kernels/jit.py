@@ -84,6 +84,7 @@ class Kernel:
         self.signatures = tuple(signatures)
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self._compiled: Callable[..., Any] | None = None
+        self._address = 0  # to look for it takes longer than what is called of a small batch
         self.__call__ = self._first
         if not on_demand and not function.__module__.startswith(_GENERATED):
             _written_by_hand.append(self)
@@ -112,7 +113,9 @@ class Kernel:
 
     def address(self) -> int:
         """Where the machine code begins, for kernels that call it (`cep.kernels.machine.addresses`)."""
-        return int(_compiler().address_of(self.ready()))
+        if self._address == 0:
+            self._address = int(_compiler().address_of(self.ready()))
+        return self._address
 
 
 def kernel(signature: str | Sequence[str], on_demand: bool = False) -> Callable[[Callable[..., Any]], Kernel]:

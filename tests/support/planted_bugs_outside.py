@@ -1392,8 +1392,8 @@ OUTSIDE_BUGS = (
     Bug(
         "irrelevant rows are in a pattern's sequence",
         "cep/dataflow/patterns/pattern.py",
-        "if self.operator.takes_all or (bits != 0).all():",
-        "if self.operator.takes_all or len(bits):",
+        "if self.operator.takes_all or some.all():",
+        "if self.operator.takes_all or len(some):",
         (_PATTERNS,),
     ),
     Bug(

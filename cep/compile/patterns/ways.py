@@ -16,7 +16,7 @@ from cep.compile.patterns.groups import ROOM, Emitted, PatternGroups, parameters
 from cep.kernels.jit import warm
 from cep.kernels.machine.addresses import NOT_CALLED, Callee
 from cep.kernels.patterns import places
-from cep.kernels.patterns.chains import KERNELS, count_rows, mark_rows, take_rows_of
+from cep.kernels.patterns.chains import KERNELS, count_rows, mark_rows, renumber_way_rows, take_rows_of
 from cep.kernels.patterns.loop import advance
 from cep.kernels.patterns.ways import let_pass, settle_ways, watch_groups
 from cep.kernels.states.exact_sum import POOL_WORDS
@@ -44,8 +44,8 @@ class Ways(PatternGroups):
 
     def clear(self) -> None:
         super().clear()
-        self.starts = np.empty((ROOM, places.START_WORDS), np.int64)
-        self.ways = np.empty((ROOM, places.WAY_WORDS), np.int64)
+        self.starts = np.zeros((ROOM, places.START_WORDS), np.int64)  # line 0 is looked at in place of none
+        self.ways = np.zeros((ROOM, places.WAY_WORDS), np.int64)
         self.nodes = np.empty((ROOM, places.NODE_WORDS), np.int64)
         self.waiting = np.empty((ROOM, places.WAITING_WORDS), np.int64)
         self.takes = np.empty(ROOM, np.int64)
@@ -115,8 +115,9 @@ class Ways(PatternGroups):
         if not n:
             return None
         lines = self._lines_out()
-        rows = np.empty((count_rows(self.nodes, lines, np.empty(n, np.int64)), 4), np.int64)
-        take_rows_of(self._all(), lines, rows)
+        counts = np.empty(n, np.int64)
+        rows = np.empty((count_rows(self.nodes, lines, counts), 4), np.int64)
+        take_rows_of(self._all(), lines, counts, rows)
         return Emitted(lines, rows)
 
     def _make_room(self, full: bool) -> None:
@@ -149,14 +150,8 @@ class Ways(PatternGroups):
 
     def renumber_rows(self, numbers: np.ndarray) -> None:
         """`numbers`: of each row that anything has its new number."""
-        for table, used, word in (
-            (self.nodes, places.USED_NODES, places.ROW),
-            (self.starts, places.USED_STARTS, places.ROW0),
-            (self.waiting, places.USED_WAITING, places.WAITING_ROW),
-        ):
-            rows = table[: self.desk[used], word]
-            known = (rows >= 0) & (rows < len(numbers))
-            rows[known] = numbers[rows[known]]
+        used = ((self.nodes, places.USED_NODES), (self.starts, places.USED_STARTS), (self.waiting, places.USED_WAITING))
+        renumber_way_rows(*(table[: self.desk[word]] for table, word in used), numbers)
 
     def idle_groups(self, groups: int) -> np.ndarray:
         idle: np.ndarray = super().idle_groups(groups) & (self.groups[:groups, places.WAITING_FIRST] < 0)

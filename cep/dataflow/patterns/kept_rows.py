@@ -22,7 +22,7 @@ _MUCH = 8
 
 
 class KeptRows:
-    """Columns of `schema`, and origins of `words` words."""
+    """Columns of `schema`, and origins: the first `words` words, 0 where nobody asks for them."""
 
     def __init__(self, schema: Schema, words: int) -> None:
         self.schema, self.words = schema, words
@@ -46,7 +46,7 @@ class KeptRows:
         for name, column in self._columns.items():
             column.put(batch.columns[name], self.rows, end)
         self._origin = _with_room(self._origin, self.rows, end)
-        self._origin[self.rows : end] = batch.origin
+        self._origin[self.rows : end] = batch.origin[:, : self.words]
         self.rows = end
 
     def origins(self, numbers: np.ndarray) -> np.ndarray:
@@ -119,9 +119,9 @@ class _KeptColumn:
         self._used += len(body)
 
     def of(self, numbers: np.ndarray) -> Column:
-        starts = None if self._starts is None else self._starts[numbers]
-        valid = None if self._valid is None else self._valid[numbers]
-        return Column(self.type, self._values[numbers], None if valid is None or valid.all() else valid, self._data, starts)
+        starts = None if self._starts is None else self._starts.take(numbers)
+        valid = None if self._valid is None else self._valid.take(numbers)
+        return Column(self.type, self._values.take(numbers), None if valid is None or valid.all() else valid, self._data, starts)
 
     def keep(self, kept: np.ndarray) -> None:
         """Its rows `kept`, int64[m] ascending, from 0 on."""

@@ -51,12 +51,12 @@ class Outcomes:
 
     def of(self, emitted: Emitted, batch: Batch | None) -> Iterator[Batch]:
         """`batch`: what lines are by row of."""
-        kinds = emitted.lines[:, places.KIND]
+        kinds = emitted.lines[:, places.KIND].copy()
         for kind in (places.MATCH, places.TIMED_OUT, places.UNMATCHED):
-            mine = np.flatnonzero(kinds == kind)
-            if not len(mine):
+            mine = kinds == kind
+            if not mine.any():
                 continue
-            made = self._of_kind(kind, emitted if len(mine) == len(emitted) else _only(emitted, mine), batch)
+            made = self._of_kind(kind, emitted if mine.all() else _only(emitted, np.flatnonzero(mine)), batch)
             for start in range(0, len(made), ROWS_MAX):
                 yield made if len(made) <= ROWS_MAX else made.take(slice(start, start + ROWS_MAX))
 
@@ -116,20 +116,23 @@ class Outcomes:
 
     def _origins(self, emitted: Emitted, batch: Batch | None, keys: Columns) -> np.ndarray:
         """int64[n, words + 1], whose last word is to be given: that of the row by which each was decided, or what time decided, a hash."""
+        by_row = emitted.lines[:, places.BY_ROW].copy()
+        by_time = by_row < 0 if batch is not None else np.ones(len(emitted), bool)
+        if not by_time.any():
+            found = np.empty((len(emitted), self.words + 1), np.int64)
+            assert batch is not None and batch.origin is not None
+            found[:, : self.words] = batch.origin.take(by_row, axis=0)
+            return found
         found = np.full((len(emitted), self.words + 1), -1)
-        by_row = emitted.lines[:, places.BY_ROW]
-        times = np.flatnonzero(by_row < 0) if batch is not None else np.arange(len(emitted))
-        if len(times) == len(emitted):
+        if by_time.all():
             found[:, :2] = self._origins_of_time(emitted.lines, keys)
             return found
         assert batch is not None and batch.origin is not None
-        if not len(times):
-            found[:, : self.words] = batch.origin.take(by_row, axis=0)
-        else:
-            found[:, : self.words] = batch.origin.take(np.maximum(by_row, 0), axis=0)
-            found[times] = -1
-            some = {name: column.take(times) for name, column in keys.items()}
-            found[times, :2] = self._origins_of_time(emitted.lines.take(times, axis=0), some)
+        times = np.flatnonzero(by_time)
+        found[:, : self.words] = batch.origin.take(np.maximum(by_row, 0), axis=0)
+        found[times] = -1
+        some = {name: column.take(times) for name, column in keys.items()}
+        found[times, :2] = self._origins_of_time(emitted.lines.take(times, axis=0), some)
         return found
 
     def _origins_of_time(self, lines: np.ndarray, keys: Columns) -> np.ndarray:

@@ -67,9 +67,13 @@ class PatternOperator(SequentialOperator):
         self.texts = TextCodes(conditions.loop.texts)
         self.ways = matcher_of(operator, conditions.loop)
         self.words = hold.format.origin
-        self.kept = KeptRows(Schema(tuple(hold.schema[name] for name in self._kept_columns())), self.words)
+        by_rows = self.ways.quiet and not operator.unmatched  # so nothing comes out by a row that is kept, whose origin it would have
+        self.kept = KeptRows(Schema(tuple(hold.schema[name] for name in self._kept_columns())), 0 if by_rows else self.words)
         self.outcomes = Outcomes(operator, self.pattern, hold.schema, self.words, self.numbers, self.kept, dead_letters)
         asked = [Lag(of_prev(ref), ref.column, ref.k) for ref in conditions.prevs]
+        loop = conditions.loop
+        read = {*operator.by, *self.kept.schema.names, *loop.codes, *(field.name for field in loop.inputs)}
+        self._read = None if asked or loop.before.parts else read
         self.lags = Lags(self.by, asked, hold.schema, operator.time_to_live) if asked else None
         warm(*COLUMN_KERNELS, *(KERNELS if asked else ()))
 
@@ -149,11 +153,16 @@ class PatternOperator(SequentialOperator):
         alone = self.conditions.alone
         made = outcome(batch, alone.chain.process(batch.columns, len(batch), self.clock()), self.dead_letters)
         bits = _bits(made, alone)
-        rows = replace(made, columns={name: column for name, column in made.columns.items() if name not in alone.names})
-        if self.operator.takes_all or (bits != 0).all():
+        rows = replace(made, columns={name: column for name, column in made.columns.items() if self._reads(name)})
+        some = bits != 0
+        if self.operator.takes_all or some.all():
             return rows, bits
-        relevant = np.flatnonzero(bits)
-        return rows.take(relevant), bits[relevant]
+        relevant = np.flatnonzero(some)  # of bools: of words it takes ten times as long
+        return rows.take(relevant), bits.take(relevant)
+
+    def _reads(self, name: str) -> bool:
+        """Is a column read behind the conditions over the row alone? All are where a row may fail there, for dead letters have it whole."""
+        return name in self._read if self._read is not None else name not in self.conditions.alone.names
 
     def _behind_prev(self, batch: Batch, bits: np.ndarray, lags: Lags) -> Generator[Batch, None, tuple[Batch, np.ndarray]]:
         """The same where conditions read rows before."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cep.kernels.jit import kernel
+from cep.kernels.machine.memory import prefetch
 from cep.kernels.patterns.lines import Tables
 from cep.kernels.patterns.places import (
     FOLLOWING,
@@ -12,9 +13,11 @@ from cep.kernels.patterns.places import (
     LAST_NODE,
     NODE,
     NODE_SEQ,
+    NODE_WORDS,
     NONE,
     PARENT,
     ROW,
+    ROW0,
     USES,
     VARIABLE,
     WAITING_ROW,
@@ -24,12 +27,17 @@ from cep.kernels.patterns.places import (
 from cep.kernels.patterns.way_lines import apart_release
 from cep.kernels.patterns.way_tables import nodes_at
 
+#: Matches ahead at which the last node of one is asked for, and the one before that.
+_AHEAD, _SOON = 16, 8
+
 
 @kernel("int64(const int64[:, :], const int64[:, :], int64[:])", on_demand=True)
 def count_rows(nodes: np.ndarray, emitted: np.ndarray, counts: np.ndarray) -> int:
     """How many rows each of `emitted` has, int64[n]; returns all of them."""
-    total = 0
+    total, last = 0, len(emitted) - 1
     for k in range(len(emitted)):
+        prefetch(nodes, emitted[min(k + _AHEAD, last), LAST_NODE] * NODE_WORDS)
+        prefetch(nodes, nodes[max(emitted[min(k + _SOON, last), LAST_NODE], 0), PARENT] * NODE_WORDS)
         count, node = 0, emitted[k, LAST_NODE]
         while node >= 0:
             count += 1
@@ -39,18 +47,13 @@ def count_rows(nodes: np.ndarray, emitted: np.ndarray, counts: np.ndarray) -> in
     return total
 
 
-@kernel("void(int64, const int64[:, :], int64[:, :])", on_demand=True)
-def take_rows_of(tables: Tables, emitted: np.ndarray, out: np.ndarray) -> None:
-    """For each of `emitted` its rows in order: (which of them, number among all rows, variable, number in the group). They have the
-    nodes no more."""
+@kernel("void(int64, const int64[:, :], const int64[:], int64[:, :])", on_demand=True)
+def take_rows_of(tables: Tables, emitted: np.ndarray, counts: np.ndarray, out: np.ndarray) -> None:
+    """For each of `emitted` its rows in order, `counts` of them: (which of them, number of all, variable, number in the group). They
+    have the nodes no more."""
     nodes, stop = nodes_at(tables), 0
     for k in range(len(emitted)):
-        node = emitted[k, LAST_NODE]
-        count = 0
-        while node >= 0:
-            count += 1
-            node = nodes[node, PARENT]
-        stop += count
+        stop += counts[k]
         at, node = stop, emitted[k, LAST_NODE]
         while node >= 0:
             at -= 1
@@ -68,6 +71,20 @@ def mark_rows(nodes: np.ndarray, waiting: np.ndarray, out: np.ndarray) -> None:
     for line in range(len(waiting)):
         if waiting[line, WAITING_ROW] != NONE:
             out[waiting[line, WAITING_ROW]] = 1
+
+
+@kernel("void(int64[:, :], int64[:, :], int64[:, :], const int64[:])", on_demand=True)
+def renumber_way_rows(nodes: np.ndarray, starts: np.ndarray, waiting: np.ndarray, numbers: np.ndarray) -> None:
+    """`numbers`: of each row that a node, a start or a row that waits is its new number."""
+    for node in range(len(nodes)):
+        if nodes[node, USES] != NONE:
+            nodes[node, ROW] = numbers[nodes[node, ROW]]
+    for start in range(len(starts)):
+        if starts[start, GROUP] != NONE:
+            starts[start, ROW0] = numbers[starts[start, ROW0]]
+    for line in range(len(waiting)):
+        if waiting[line, WAITING_ROW] != NONE:
+            waiting[line, WAITING_ROW] = numbers[waiting[line, WAITING_ROW]]
 
 
 @kernel("void(const int64[:, :], const int64[:, :], int64[:], int64[:])", on_demand=True)
@@ -100,4 +117,4 @@ def place_nodes(starts: np.ndarray, ways: np.ndarray, nodes: np.ndarray, start_o
                 node = nodes[node, PARENT]
 
 
-KERNELS = count_rows, take_rows_of, mark_rows, place_ways, place_nodes
+KERNELS = count_rows, take_rows_of, mark_rows, renumber_way_rows, place_ways, place_nodes

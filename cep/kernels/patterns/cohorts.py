@@ -101,7 +101,7 @@ from cep.kernels.patterns.places import (
 )
 
 #: Rows ahead at which a group is asked for, the cohorts of one, their starts, their stages.
-AHEAD, SOON, NEXT_SOON, LAST_SOON = 16, 8, 4, 2
+AHEAD, SOON, NEXT_SOON, LAST_SOON = 24, 14, 8, 4
 #: Groups in which time passes together, and starts of each that are asked for: a quarter of a megabyte.
 DUE_GROUPS, DUE_STARTS = 32, 128
 
@@ -111,7 +111,7 @@ DUE_GROUPS, DUE_STARTS = 32, 128
 
 @inlined
 def _group_due(tables: Tables, group: int) -> Number:
-    """When time decides on anything of a group that has a start, or FAR."""
+    """When time decides on anything of a group, or FAR; of one that has no start that does not matter."""
     groups, parameters = cohort_groups_at(tables), parameters_at(tables)
     due = groups[group, FIRST_DUE]
     return due if parameters[TTL] == FAR else min(due, groups[group, LAST] + parameters[TTL])
@@ -218,17 +218,17 @@ def _drop_oldest(tables: Tables, group: int, now: int, by_row: int) -> bool:
 
 
 @inlined
-def _has_room(group: int, tables: Tables) -> Any:
-    """Is there room for all that the next row of the group may make?"""
-    groups, starts, stages, desk, heap = (
-        cohort_groups_at(tables),
-        cohort_starts_at(tables),
-        stages_at(tables),
-        desk_at(tables),
-        heap_at(tables),
-    )
-    room = desk[LEFT_COHORT_STARTS] + len(starts) - desk[USED_COHORT_STARTS] > 1 and desk[HEAP] + 1 < len(heap)
-    return room and desk[LEFT_STAGES] + len(stages) - desk[USED_STAGES] > groups[group, OPEN] + 2
+def _rows_with_room(tables: Tables) -> Any:
+    """For how many rows there is room at least, but for stages: each begins a start at most, and goes into the heap once."""
+    starts, desk = cohort_starts_at(tables), desk_at(tables)
+    return min(desk[LEFT_COHORT_STARTS] + len(starts) - desk[USED_COHORT_STARTS], len(heap_at(tables)) - desk[HEAP]) - 1
+
+
+@inlined
+def _has_stages(group: int, tables: Tables) -> Any:
+    """Is there room for all stages that the next row of the group may make?"""
+    stages, desk = stages_at(tables), desk_at(tables)
+    return desk[LEFT_STAGES] + len(stages) - desk[USED_STAGES] > cohort_groups_at(tables)[group, OPEN] + 2
 
 
 @inlined
@@ -242,42 +242,45 @@ def _watch(tables: Tables, group: int) -> None:
 
 
 @inlined
-def _ask_ahead(lines: np.ndarray, stages: np.ndarray, starts: np.ndarray, numbers: np.ndarray, i: int) -> None:
+def _ask_ahead(tables: Tables, numbers: np.ndarray, i: int) -> None:
     """What rows soon look at is asked for, one after the other: a group, its first and last cohorts, the starts at their ends, the stage
-    that the first start has. Half of the loop waited for these."""
+    that the first start has. Half of the loop waited for these. There are no branches, which would often be guessed wrong: what is not
+    there is line 0."""
+    lines, stages, starts = cohort_groups_at(tables), stages_at(tables), cohort_starts_at(tables)
     prefetch(lines, numbers[i + AHEAD] * COHORT_GROUP_WORDS)
     group = numbers[i + SOON]
     prefetch(stages, lines[group, HEAD] * STAGE_WORDS)
     prefetch(stages, lines[group, TAIL] * STAGE_WORDS)
     group = numbers[i + NEXT_SOON]
-    if lines[group, HEAD] >= 0:
-        prefetch(starts, stages[lines[group, HEAD], FIRST_START] * COHORT_START_WORDS)
-        prefetch(starts, stages[lines[group, TAIL], LAST_START] * COHORT_START_WORDS)
+    there = ~(lines[group, HEAD] >> 63)
+    prefetch(starts, stages[lines[group, HEAD] & there, FIRST_START] * COHORT_START_WORDS)
+    prefetch(starts, stages[lines[group, TAIL] & there, LAST_START] * COHORT_START_WORDS)
     group = numbers[i + LAST_SOON]
-    if lines[group, HEAD] >= 0:
-        start = stages[lines[group, HEAD], FIRST_START]
-        prefetch(stages, starts[start, STAGE] * STAGE_WORDS)
-        prefetch(starts, starts[start, NEXT_START] * COHORT_START_WORDS)
+    there = ~(lines[group, HEAD] >> 63)
+    start = stages[lines[group, HEAD] & there, FIRST_START] & there
+    prefetch(stages, starts[start, STAGE] * STAGE_WORDS)
+    prefetch(starts, starts[start, NEXT_START] * COHORT_START_WORDS)
 
 
 @kernel("int64(int64, const int64[:], int64, const int64[:], const int64[:], int64)", on_demand=True)
 def advance_cohorts(tables: Tables, bits: np.ndarray, n: int, numbers: np.ndarray, time: np.ndarray, first: int) -> int:
     """As `cep.kernels.patterns.loop.advance`."""
     lines, desk, parameters, begins = cohort_groups_at(tables), desk_at(tables), parameters_at(tables), begins_at(tables)
-    stages, starts = stages_at(tables), cohort_starts_at(tables)
-    while desk[AT_ROW] < n:
-        i = desk[AT_ROW]
-        group, t, found = numbers[i], time[i], desk[TAKEN]
+    taken, with_room, ttl = desk[TAKEN], 0, parameters[TTL]
+    for i in range(desk[AT_ROW], n):
+        group, t, found = numbers[i], time[i], taken
         if i + AHEAD < n:
-            _ask_ahead(lines, stages, starts, numbers, i)
-        if not found:
-            if not _has_room(group, tables):
+            _ask_ahead(tables, numbers, i)
+        if not taken:
+            with_room -= 1
+            if with_room < 0:
+                with_room = _rows_with_room(tables) - 1
+            if with_room < 0 or not _has_stages(group, tables):
                 desk[WANTED] = lines[group, OPEN] + 3
-                return 1
-            over = lines[group, HEAD] >= 0 and _group_due(tables, group) < t
-            if over and not apart_pass_cohorts(tables, group, t):
-                return 1
-            if parameters[TTL] != FAR and lines[group, LAST] != NONE and t - lines[group, LAST] > parameters[TTL]:
+                return _stop(desk, i, 0, 1)
+            if _group_due(tables, group) < t and not apart_pass_cohorts(tables, group, t):
+                return _stop(desk, i, 0, 1)
+            if ttl != FAR and lines[group, LAST] != NONE and t - lines[group, LAST] > ttl:
                 lines[group, MATCHES] = 0
             seq = lines[group, SEQ]
             if lines[group, HEAD] >= 0:
@@ -285,21 +288,25 @@ def advance_cohorts(tables: Tables, bits: np.ndarray, n: int, numbers: np.ndarra
             if begins[bits[i]] >= 0:
                 found |= _begin(tables, group, begins[bits[i]], t, first + i, seq)
             lines[group, SEQ], lines[group, LAST] = seq + 1, t
-            desk[TAKEN] = 1
+        taken = 0
         if found and not apart_decide_cohorts(tables, group, t, i):
-            return 1
+            return _stop(desk, i, 1, 1)
         if lines[group, OPEN] > parameters[LIMIT]:
             if not parameters[DROPS]:
                 desk[OVERFULL] = group
-                return 2
-            if not _drop_oldest(tables, group, t, i):
-                return 1
-            if not apart_decide_cohorts(tables, group, t, i):
-                return 1
+                return _stop(desk, i, 1, 2)
+            if not _drop_oldest(tables, group, t, i) or not apart_decide_cohorts(tables, group, t, i):
+                return _stop(desk, i, 1, 1)
         if not parameters[QUIET]:
             _watch(tables, group)
-        desk[TAKEN], desk[AT_ROW] = 0, i + 1
-    return 0
+    return _stop(desk, n, 0, 0)
+
+
+@inlined
+def _stop(desk: np.ndarray, row: int, taken: int, why: int) -> int:
+    """The loop goes on at `row`; is that taken, and only what is decided to be said? Returns `why`."""
+    desk[AT_ROW], desk[TAKEN] = row, taken
+    return why
 
 
 @inlined

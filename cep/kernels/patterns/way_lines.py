@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from cep.kernels.jit import apart, inlined
+from cep.kernels.machine.memory import prefetch
 from cep.kernels.patterns.lines import (
     Number,
     Tables,
@@ -55,6 +56,7 @@ from cep.kernels.patterns.places import (
     NEXT,
     NODE,
     NODE_SEQ,
+    NODE_WORDS,
     NONE,
     NUMBER,
     OF_GROUP,
@@ -71,6 +73,7 @@ from cep.kernels.patterns.places import (
     SIMPLE,
     SKIP,
     SKIP_VARIABLE,
+    START_WORDS,
     STATE,
     TAIL,
     TIME,
@@ -92,6 +95,7 @@ from cep.kernels.patterns.places import (
     WANTS_UNMATCHED,
     WAY,
     WAY_SEQ,
+    WAY_WORDS,
     WAYS,
     WITH,
 )
@@ -126,6 +130,7 @@ def new_node(tables: Tables, parent: int, row: int, variable: int, seq: int, mar
     """A row taken behind those of `parent`; nobody has it yet."""
     nodes, desk = nodes_at(tables), desk_at(tables)
     node = new_line(nodes, desk, FREE_NODES, LEFT_NODES)
+    prefetch(nodes, desk[FREE_NODES] * NODE_WORDS)  # the next one, which may have been free for long
     nodes[node, PARENT], nodes[node, ROW], nodes[node, VARIABLE], nodes[node, NODE_SEQ] = parent, row, variable, seq
     nodes[node, USES], nodes[node, HIT], nodes[node, SEEN] = 0, NONE, NONE
     nodes[node, CHILD], nodes[node, SIBLING], nodes[node, MARK], nodes[node, CAME_OUT] = NONE, NONE, mark, 0
@@ -138,6 +143,7 @@ def new_node(tables: Tables, parent: int, row: int, variable: int, seq: int, mar
 def new_way(tables: Tables, group: int, state: int, node: int, time: int, seq: int) -> Number:
     groups, ways, nodes, desk = groups_at(tables), ways_at(tables), nodes_at(tables), desk_at(tables)
     way = new_line(ways, desk, FREE_WAYS, LEFT_WAYS)
+    prefetch(ways, desk[FREE_WAYS] * WAY_WORDS)
     ways[way, FOLLOWING], ways[way, STATE], ways[way, NODE] = NONE, state, node
     ways[way, TIME], ways[way, WAY_SEQ], ways[way, BROKEN], ways[way, DIRECT] = time, seq, 0, 0
     ways[way, PASSED] = 0
@@ -161,6 +167,7 @@ def new_start(tables: Tables, group: int, time: int, seq: int, row: int) -> Numb
     """At the end of those of its group, without a way."""
     groups, starts, desk = groups_at(tables), starts_at(tables), desk_at(tables)
     start = new_line(starts, desk, FREE_STARTS, LEFT_STARTS)
+    prefetch(starts, desk[FREE_STARTS] * START_WORDS)
     last = groups[group, TAIL]
     starts[start, AFTER], starts[start, BEFORE], starts[start, GROUP] = NONE, last, group
     starts[start, TIME0], starts[start, SEQ0], starts[start, ROW0] = time, seq, row
