@@ -80,7 +80,7 @@ class EventReader:
             while not self.leaving and not self._over:
                 event, last = await in_thread(self._next)
                 self._add(event)
-                self._over = last or self._is_behind()
+                self._over = last or self._is_behind(len(event))
                 self._changed.set()
         finally:
             self._over = True
@@ -127,9 +127,10 @@ class EventReader:
         self._taken += batch.nbytes + BATCH_BYTES
         return _event(self._id(), b"[" + written(batch) + b"]"), self._resumable and self._taken > CONFIRM_BYTES
 
-    def _is_behind(self) -> bool:
-        """Does the client not keep up? Without tokens it is told that there are rows which it does not get."""
-        if self._held <= HELD_BYTES:
+    def _is_behind(self, newest: int) -> bool:
+        """Does the client not keep up? One event, of `newest` bytes, is always held, for a batch of answers may be more than is held of
+        several. Without tokens it is told that there are rows which it does not get."""
+        if self._held - newest <= HELD_BYTES:
             return False
         if not self._resumable:
             slow = f"stream {self.stream!r}: more than {HELD_BYTES:,} bytes of answers were not taken: rows are missing from here on"

@@ -25,7 +25,7 @@ import pytest
 from cep.errors import DataError, ProtocolError
 from driver import TIME, LocalCluster, Query, col, count, stream
 from driver.gateway import Gateway
-from driver.gateway_events import Slow
+from driver.gateway_events import HELD_BYTES, Slow
 from driver.gateway_keys import IN_MEMORY, KeptKeys, KeyFile, RowsKey, Sent
 from driver.gateway_rows import ARROW, NDJSON, arrow_stream, json_list
 from driver.rows.unpacked import unpacked_bytes
@@ -379,6 +379,19 @@ def test_events_of_a_query_that_does_not_recover(cluster: LocalCluster, client: 
     missed = client.get("/streams/per_ip/events", headers={"Last-Event-ID": "no-token"})
     assert (missed.status_code, missed.json()["error"]) == (409, "Conflict") and "rows may have been missed" in missed.json()["detail"]
     assert client.get("/streams/per_ip/events", headers={"Last-Event-ID": "cep1-x"}).status_code == 422
+
+
+def test_an_event_may_be_larger_than_what_is_held_of_several(cluster: LocalCluster, client: httpx.Client) -> None:
+    source = stream("wide", n=int, to_make_it_wide=int, ts="timestamp[ms]", event_time="ts", disorder="0s")
+    running = cluster.deploy(Query("widens").source(source).map("m", n=col("n"), to_make_it_wide=col("to_make_it_wide")).output("wide.out"))
+    numbers = np.arange(100_000)
+    with client.stream("GET", "/streams/wide.out/events") as answer:
+        with cluster.publisher("wide") as out:
+            out.send(pa.table({"n": numbers, "to_make_it_wide": numbers + 10**15, "ts": numbers}))
+        events = list(events_of(answer.iter_lines()))
+    assert [name for name, _, _ in events][-1] == "end" and max(len(json.dumps(rows)) for _, _, rows in events) > HELD_BYTES
+    assert [row["n"] for _, _, rows in events[:-1] for row in rows] == numbers.tolist()
+    running.delete()
 
 
 def test_events_go_on_behind_the_last_that_was_read(cluster: LocalCluster, client: httpx.Client) -> None:
