@@ -1331,7 +1331,7 @@ OUTSIDE_BUGS = (
         "cep/kernels/patterns/loop.py",
         "here[1] - ways[way, TIME] <= waits[k, 1]",
         "here[1] - ways[way, TIME] < waits[k, 1]",
-        (_SEMANTICS,),
+        (_PATTERNS,),
     ),
     Bug(
         "a pattern skips a row that another way with its rows takes",
@@ -1345,7 +1345,7 @@ OUTSIDE_BUGS = (
         "cep/kernels/patterns/loop.py",
         "ways[way, BROKEN] |= which_hold(",
         "ways[way, BROKEN] |= 0 * which_hold(",
-        (_SEMANTICS,),
+        (_PATTERNS,),
     ),
     Bug(
         "past the last row of a match is that row",

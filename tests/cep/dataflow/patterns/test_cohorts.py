@@ -28,10 +28,14 @@ from cep.model.operators import Pattern
 from cep.model.patterns.parts import PatternPart, event
 from cep.model.patterns.rows import prev, row
 from tests.cep.dataflow.patterns.test_pattern import (
+    EITHER,
+    EXAMPLES,
     ONE_INSTANCE,
     SCHEMA,
     A,
     B,
+    C,
+    D,
     check,
     executions,
     keys_of,
@@ -47,7 +51,6 @@ from tests.strategies.patterns import patterns
 from tests.support.single_operator import Tuple, feed, made, run_alone, run_restored, tuples_of
 
 TOGETHER = patterns(("s",), SCHEMA, "p", ("k",), one_of_letters(), together="first")
-C, D = event("C", col("e") == "c"), event("D", col("e") == "d")
 
 
 def cohorts_of(pattern: Pattern) -> PatternOperator:
@@ -55,42 +58,6 @@ def cohorts_of(pattern: Pattern) -> PatternOperator:
     operator = make(pattern)
     seen("together" if isinstance(operator.ways, Cohorts) else f"apart: {operator.operator.outlooks}")
     return operator
-
-
-EITHER = event("C", col("e") == "a")
-#: What a cohort has to get right -> the pattern, and the letters that come, one a moment.
-EXAMPLES: dict[str, tuple[Pattern, str]] = {
-    "a way may not skip what another with its rows takes": (pattern_of(A.then(B).then(D) | A.then(C), within=9), "abcd"),
-    "a row between is forbidden": (pattern_of(A.not_then(B).then(C), within=9), "abcac"),
-    "a row right behind is forbidden": (pattern_of(A.not_next(B).then(C), within=9, after="to_next"), "aabcc"),
-    "of ways that go on alike the preferred one stays": (pattern_of((A | EITHER).then(B).then(D), within=9), "abd"),
-    "each start has the rows that its cohort came by": (
-        pattern_of(A.then(B).then(C), within=9, after="to_next", measures=(("a", row("A")["v"]), ("b", row("B")["v"]))),
-        "abaabbc",
-    ),
-    "it goes on at the row that is named": (pattern_of(A.then(EITHER).then(B), within=9, after="to_first C"), "aaababb"),
-    "and at the last": (pattern_of(A.then(EITHER.times(1, 2)).then(B), within=9, after="to_last C"), "aaaabaab"),
-    "what a match has used has not timed out": (pattern_of(A.then(EITHER).then(B), within=4, after="to_next", timed_out=True), "aabaxxxxx"),
-    "a match is known when its last way has died": (pattern_of(A.then(B.times(1, 3)), within=4, timed_out=True), "abbaxxxxxab"),
-    "a match that waited for an earlier start comes out when that is over": (pattern_of(A.then(B) | C.then(D), within=9), "acdxxxxxxxxxx"),
-    "however often": (pattern_of(C.next(D) | A.then(B) | C.then(B), within=9), "acdacdxxxxxxxxxx"),
-    "what may not come has not come": (pattern_of(A.absent(B, for_="3us"), measures=(("t", row("A")["t"]),)), "aaxbaxaxxxab"),
-    "nor in the moment in which it is over": (pattern_of(A.absent(B, for_="3us")), "axxbaxxxb"),
-    "nor right behind": (pattern_of(A.absent(B, for_="4us").not_next(C), after="to_next"), "aaxacxbaxxxxx"),
-    "of two that wait the preferred one is the match, or what is left": (
-        pattern_of(A.absent(B, for_="4us") | EITHER.absent(D, for_="4us")),
-        "axbxxxaxdxxxaxbdxaxxxxx",
-    ),
-    "what comes later is not decided before": (pattern_of(A.absent(B, for_="3us") | C.absent(D, for_="3us") | D), "acdxxxacxbxxx"),
-    "when the group begins anew a match has waited as long": (
-        pattern_of(A.absent(B, for_="3us"), ttl=3, rows="all", measures=(("n", row("A").count()),)),
-        "abaxxxaabaxxxx",
-    ),
-    "time to live is over": (
-        pattern_of(A.then(B).then(C), ttl=2, timed_out=True, rows="all", measures=(("n", row("B").count()),)),
-        "abxxxcabc",
-    ),
-}
 
 
 @pytest.mark.parametrize("what", EXAMPLES)
@@ -216,6 +183,18 @@ def test_starts_that_await_the_same_are_one_cohort() -> None:
     with interpreted():
         found = fed(operator, [row_at(7, "c")], end=True)
     assert [(each.time, each.origin) for each in found] == [(7, (0, 7, number << 32)) for number in range(3)]
+
+
+def test_restored_stages_have_their_rows() -> None:
+    """Both starts await the c in one cohort, to which each came by a b of its own."""
+    measures = (("a", row("A")["v"]), ("b", row("B")["v"]))
+    pattern = pattern_of(A.then(B).then(C), within=9, after="to_next", measures=measures)
+    former, latter = make(pattern), make(pattern)
+    with interpreted():
+        assert not fed(former, [row_at(time, letter, time) for time, letter in enumerate("abab")])
+        latter.restore(former.snapshot(), lambda port, columns: np.ones(len(keys_of(columns)), bool))
+        found = fed(latter, [row_at(4, "c")], end=True)
+    assert [(each.row["match.A.last.v.0"], each.row["match.B.last.v.0"]) for each in found] == [(0, 1), (2, 3)]
 
 
 @pytest.mark.parametrize("part", [C.next(D) | A.then(B) | C.then(B), A.then(B) | C.then(D)])

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from cep.compile.patterns.choice import each_way_apart
 from cep.compile.patterns.conditions import compile_conditions
 from cep.compile.patterns.groups import life_of
+from cep.compile.patterns.ways import Ways
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.patterns.pattern import PatternOperator
 from cep.dataflow.state.hold import Hold
@@ -168,11 +169,57 @@ def pattern_of(part: PatternPart, **more: Any) -> Pattern:
 
 
 A, B = event("A", col("e") == "a"), event("B", col("e") == "b")
+C, D = event("C", col("e") == "c"), event("D", col("e") == "d")
+EITHER = event("C", col("e") == "a")
 ONE_INSTANCE = Execution(Options(parallelism=1), (2,), (), (0, 0), 1 << 20, 0)
 
 
 def row_at(time: int, letter: str, v: int = 0, key: str = "p") -> tuple[Any, ...]:
     return (time, key, letter, v, 0.0, "")
+
+
+#: What has to be right, starts together or each way by itself -> the pattern, and the letters that come, one a moment.
+EXAMPLES: dict[str, tuple[Pattern, str]] = {
+    "a way may not skip what another with its rows takes": (pattern_of(A.then(C) | A.then(B).then(D), within=9), "abcd"),
+    "a row between is forbidden": (pattern_of(A.not_then(B).then(C), within=9), "abcac"),
+    "a row right behind is forbidden": (pattern_of(A.not_next(B).then(C), within=9, after="to_next"), "aabcc"),
+    "a row right behind is another": (pattern_of(A.next(B), within=3, timed_out=True), "axxxxabxx"),
+    "of ways that go on alike the preferred one stays": (pattern_of((A | EITHER).then(B).then(D), within=9), "abd"),
+    "each start has the rows that its cohort came by": (
+        pattern_of(A.then(B).then(C), within=9, after="to_next", measures=(("a", row("A")["v"]), ("b", row("B")["v"]))),
+        "abaabbc",
+    ),
+    "it goes on at the row that is named": (pattern_of(A.then(EITHER).then(B), within=9, after="to_first C"), "aaababb"),
+    "and at the last": (pattern_of(A.then(EITHER.times(1, 2)).then(B), within=9, after="to_last C"), "aaaabaab"),
+    "what a match has used has not timed out": (pattern_of(A.then(EITHER).then(B), within=4, after="to_next", timed_out=True), "aabaxxxxx"),
+    "a match is known when its last way has died": (pattern_of(A.then(B.times(1, 3)), within=4, timed_out=True), "abbaxxxxxab"),
+    "a match that waited for an earlier start comes out when that is over": (pattern_of(A.then(B) | C.then(D), within=9), "acdxxxxxxxxxx"),
+    "however often": (pattern_of(C.next(D) | A.then(B) | C.then(B), within=9), "acdacdxxxxxxxxxx"),
+    "what may not come has not come": (pattern_of(A.absent(B, for_="3us"), measures=(("t", row("A")["t"]),)), "aaxbaxaxxxab"),
+    "nor in the moment in which it is over": (pattern_of(A.absent(B, for_="3us")), "axxbaxxxb"),
+    "nor right behind": (pattern_of(A.absent(B, for_="4us").not_next(C), after="to_next"), "aaxacxbaxxxxx"),
+    "of two that wait the preferred one is the match, or what is left": (
+        pattern_of(A.absent(B, for_="4us") | EITHER.absent(D, for_="4us")),
+        "axbxxxaxdxxxaxbdxaxxxxx",
+    ),
+    "what comes later is not decided before": (pattern_of(A.absent(B, for_="3us") | C.absent(D, for_="3us") | D), "acdxxxacxbxxx"),
+    "when the group begins anew a match has waited as long": (
+        pattern_of(A.absent(B, for_="3us"), ttl=3, rows="all", measures=(("n", row("A").count()),)),
+        "abaxxxaabaxxxx",
+    ),
+    "time to live is over": (
+        pattern_of(A.then(B).then(C), ttl=2, timed_out=True, rows="all", measures=(("n", row("B").count()),)),
+        "abxxxcabc",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", EXAMPLES)
+@each_way_apart()
+def test_by_example(what: str) -> None:
+    pattern, letters = EXAMPLES[what]
+    assert isinstance(make(pattern).ways, Ways)
+    check(pattern, [row_at(time, letter, time) for time, letter in enumerate(letters)], ONE_INSTANCE)
 
 
 @settings(deadline=None, max_examples=30)
@@ -217,6 +264,7 @@ def test_the_oldest_start_is_dropped_where_that_is_asked_for() -> None:
     assert operator.incomplete == 2
 
 
+@each_way_apart()
 def test_starts_that_timed_out_are_those_that_no_match_has_used() -> None:
     """The second start is a row of the first one's match; the third is in none."""
     part = A.then(event("C", col("e") == "a")).then(B)
@@ -250,6 +298,7 @@ def test_of_ways_that_remember_different_rows_both_go_on() -> None:
     check(pattern_of(part, within=9), [row_at(0, "a", 1), row_at(1, "a", 2), row_at(2, "b", 1)], ONE_INSTANCE)
 
 
+@each_way_apart()
 def test_restored_ways_have_their_rows() -> None:
     part = A.then(B).then(event("C", col("e") == "c"))
     pattern = pattern_of(part, within=9, measures=(("a", row("A")["v"]), ("b", row("B")["v"])))
@@ -259,8 +308,12 @@ def test_restored_ways_have_their_rows() -> None:
 
 
 def test_an_irrelevant_row_is_not_the_last_of_its_group() -> None:
-    """The c is no row of the sequence, so the a has timed out before the b."""
-    check(pattern_of(A.then(B), ttl=3), [row_at(0, "a"), row_at(2, "c"), row_at(4, "b")], ONE_INSTANCE)
+    """The c is no row of the sequence, so the first a has timed out before its b: where the c is left out before it is sent, and where
+    that is not known of it by itself."""
+    for b in (B, event("B", (col("e") == "b") & (col("t") < now()))):
+        pattern = pattern_of(A.then(b), ttl=3)
+        assert (pattern.relevant is None) == (b is not B)
+        check(pattern, [row_at(0, "a"), row_at(2, "c"), row_at(4, "b"), row_at(5, "a"), row_at(6, "b")], ONE_INSTANCE)
 
 
 def test_an_instance_without_any_way_moves() -> None:
@@ -295,6 +348,7 @@ def test_rows_are_not_left_out_where_all_are_in_the_sequence_or_that_is_not_know
         assert pattern.in_full()[0].name == "p.ways"
 
 
+@each_way_apart()
 def test_a_pattern_goes_on_at_the_row_that_is_named() -> None:
     part = event("X", col("e") == "c").then(A.times(1, None, by="then")).then(B)
     again = [row_at(0, "c"), row_at(1, "a", 1), row_at(2, "c"), row_at(3, "a", 2), row_at(4, "b")]
