@@ -64,7 +64,7 @@ class HostRecovery:
     given_up: bool = False  # its query is stopped, or has failed: its end waits for no client
     taken: dict[int, Mapping[int, Taken]] = field(default_factory=dict)  # by checkpoint: of which of its publishers it had what
     taken_last: Mapping[int, Taken] = field(default_factory=dict)  # likewise, at the last one
-    reads: int = -1  # of its sources, then
+    come: tuple[int, int] = (-1, -1)  # so often its sources had been read then, and so many subscriptions had come
     news: bool = True  # something has come in, or gone out, that the last one that is stored has not
     pressing: bool = False  # a publisher waits for the next commit
     received: int = 0  # bytes that had come of publishers at the last one

@@ -145,7 +145,11 @@ class HostProcesses:
             yield InstanceManagerConfig(self.cluster, name, core, node, self.reach.endpoint(run / name), str(reports / f"{name}.mark"))
 
 
-def run(config: JoinConfig, tell: Callable[[str], None] = print) -> None:
+def _said_at_once(line: str) -> None:
+    print(line, flush=True)  # to a journal too, which is no terminal: this process stays
+
+
+def run(config: JoinConfig, tell: Callable[[str], None] = _said_at_once) -> None:
     """The life of a host in a cluster. `tell`: is called with a line once it has joined.
 
     Raises CepError or OSError: it may not join, or could not.

@@ -125,7 +125,7 @@ class Checkpoints:
 
     def _has_news(self, hosted: InstanceHost, own: HostRecovery, waiting: Iterable[KeptChannel | CommittedSink]) -> bool:
         """Since the last one was taken. What its operators do with what has come in, be it by a clock, is none before it comes out."""
-        if hosted.instance.intake.reads != own.reads or any(each.is_new for each in waiting):
+        if _come(hosted) != own.come or any(each.is_new for each in waiting):
             return True
         return self.publishers.taken(hosted) != own.taken_last
 
@@ -135,7 +135,7 @@ class Checkpoints:
         assert own is not None
         began = self.clock.steady_ns()
         own.last, own.pressing, own.received = packed, False, _received(hosted)
-        own.reads, own.taken_last = hosted.instance.intake.reads, self.publishers.taken(hosted)
+        own.come, own.taken_last = _come(hosted), self.publishers.taken(hosted)
         own.taken[packed] = own.taken_last
         for sink in sinks_of(hosted):
             sink.stage_for(packed)
@@ -177,6 +177,11 @@ class Checkpoints:
 def _presses(subscription: KeptChannel) -> bool:
     """Should there be a checkpoint, for what it keeps or its client remembers?"""
     return subscription.behind_bytes > EARLY_BYTES or subscription.told_bytes > EARLY_TOLD_BYTES
+
+
+def _come(hosted: InstanceHost) -> tuple[int, int]:
+    """How often its sources were read, and how many subscriptions have come: queries that read it are known by its pieces alone."""
+    return hosted.instance.intake.reads, sum(outlet.opened for outlet in hosted.outlets.values())
 
 
 def _received(hosted: InstanceHost) -> int:

@@ -382,12 +382,12 @@ def test_events_of_a_query_that_does_not_recover(cluster: LocalCluster, client: 
 
 
 def test_an_event_may_be_larger_than_what_is_held_of_several(cluster: LocalCluster, client: httpx.Client) -> None:
-    source = stream("wide", n=int, to_make_it_wide=int, ts="timestamp[ms]", event_time="ts", disorder="0s")
-    running = cluster.deploy(Query("widens").source(source).map("m", n=col("n"), to_make_it_wide=col("to_make_it_wide")).output("wide.out"))
-    numbers = np.arange(100_000)
-    with client.stream("GET", "/streams/wide.out/events") as answer:
-        with cluster.publisher("wide") as out:
-            out.send(pa.table({"n": numbers, "to_make_it_wide": numbers + 10**15, "ts": numbers}))
+    source = stream("broad", n=int, more=int, ts="timestamp[ms]", event_time="ts", disorder="0s")
+    running = cluster.deploy(Query("broadens").source(source).map("m", n=col("n"), more=col("more")).output("broad.out"))
+    numbers = np.arange(150_000)
+    with client.stream("GET", "/streams/broad.out/events") as answer:
+        with cluster.publisher("broad") as out:
+            out.send(pa.table({"n": numbers, "more": numbers + 10**15, "ts": numbers}))
         events = list(events_of(answer.iter_lines()))
     assert [name for name, _, _ in events][-1] == "end" and max(len(json.dumps(rows)) for _, _, rows in events) > HELD_BYTES
     assert [row["n"] for _, _, rows in events[:-1] for row in rows] == numbers.tolist()

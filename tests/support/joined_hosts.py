@@ -39,7 +39,7 @@ class Joined:
 def start_join(url: str, name: str, *options: str, prefix: Sequence[str] = (), token: str | None = None) -> subprocess.Popen[str]:
     """`cep join` as a process. `prefix`: a command before it, such as `ip netns exec NAME`."""
     own = {"PYTHONPATH": str(ROOT)} | ({} if token is None else {"CEP_TOKEN": token})
-    known = {key: value for key, value in os.environ.items() if key not in ("CEP_RUN", "CEP_TOKEN")}
+    known = {key: value for key, value in os.environ.items() if key not in ("CEP_RUN", "CEP_TOKEN", "PYTHONUNBUFFERED")}
     return subprocess.Popen(
         [*prefix, sys.executable, *_CEP, "join", url, "--name", name, "--instances", "1", *options],
         stdout=subprocess.PIPE,
