@@ -67,7 +67,7 @@ def grow(holder: object, name: str, length: int) -> None:
     Where other code refers to the array it is copied, and that code keeps the old one.
     """
     array: np.ndarray = getattr(holder, name)
-    lease = None if array.base is None else array.base.base
+    lease = getattr(array.base, "base", None)  # other memory than ours may be in an object of any kind
     if isinstance(lease, _Lease) and lease.memory is not None:
         kind, before, memory, looked_at = array.dtype, len(array), lease.memory, ref(lease)
         setattr(holder, name, None)

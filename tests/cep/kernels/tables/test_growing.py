@@ -101,3 +101,10 @@ def test_an_array_in_longer_memory_is_copied_where_others_look_at_it() -> None:
     assert view.tolist() == [0, 1, 2, 3] and len(holder.array) == 3 * ROWS
     grow(holder, "array", 8 * ROWS)
     assert holder.array[: 3 * ROWS].min() == 9
+
+
+def test_an_array_in_memory_of_another_kind_is_copied() -> None:
+    holder = Holder(4)
+    holder.array = np.frombuffer(np.arange(4).tobytes(), np.int64)
+    grow(holder, "array", 8)
+    assert len(holder.array) == 8 and holder.array[:4].tolist() == [0, 1, 2, 3]
