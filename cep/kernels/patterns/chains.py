@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cep.kernels.jit import kernel
+from cep.kernels.jit import inlined, kernel
 from cep.kernels.machine.memory import prefetch
 from cep.kernels.patterns.lines import Tables
 from cep.kernels.patterns.places import (
@@ -73,18 +73,24 @@ def mark_rows(nodes: np.ndarray, waiting: np.ndarray, out: np.ndarray) -> None:
             out[waiting[line, WAITING_ROW]] = 1
 
 
+@inlined
+def _renumbered(row: int, numbers: np.ndarray) -> int:
+    """Its new number; the row of a start that nothing has any more keeps the one that it had."""
+    return numbers[row] if 0 <= row < len(numbers) else row
+
+
 @kernel("void(int64[:, :], int64[:, :], int64[:, :], const int64[:])", on_demand=True)
 def renumber_way_rows(nodes: np.ndarray, starts: np.ndarray, waiting: np.ndarray, numbers: np.ndarray) -> None:
     """`numbers`: of each row that a node, a start or a row that waits is its new number."""
     for node in range(len(nodes)):
         if nodes[node, USES] != NONE:
-            nodes[node, ROW] = numbers[nodes[node, ROW]]
+            nodes[node, ROW] = _renumbered(nodes[node, ROW], numbers)
     for start in range(len(starts)):
         if starts[start, GROUP] != NONE:
-            starts[start, ROW0] = numbers[starts[start, ROW0]]
+            starts[start, ROW0] = _renumbered(starts[start, ROW0], numbers)
     for line in range(len(waiting)):
         if waiting[line, WAITING_ROW] != NONE:
-            waiting[line, WAITING_ROW] = numbers[waiting[line, WAITING_ROW]]
+            waiting[line, WAITING_ROW] = _renumbered(waiting[line, WAITING_ROW], numbers)
 
 
 @kernel("void(const int64[:, :], const int64[:, :], int64[:], int64[:])", on_demand=True)
