@@ -241,14 +241,10 @@ class Checkpoints:
         known = self.model.checkpoints.get(name)
         if known is None:
             return None
-        course = self._courses.get(name)
-        committed = known.committed
+        course, committed = self._courses.get(name, _Course(0.0)), known.committed
         options = self.model.plans[name].query.options
         shown: dict[str, object] = {"interval_s": round(self._interval_s(name), 3), "asked_s": options.checkpoint / 1e6}
-        if course is not None:
-            shown |= {"took_us": course.took_us, "error": course.error, "rests": course.rests}
-        else:
-            shown |= {"took_us": 0, "error": "", "rests": False}
+        shown |= {"took_us": course.took_us, "error": course.error, "rests": course.rests}
         last = None if committed is None else {"number": list(committed.number), "bytes": committed.bytes, "at": committed.at}
         return shown | {"last": last}
 
