@@ -34,7 +34,7 @@ from cep.plan.checkpoints import recovers
 from cep.plan.moving import head_of, heads, keeps_partitioning, state_edge
 from cep.plan.needed import grain
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
-from cep.plan.sources import source_of
+from cep.plan.sources import read_together, source_of
 from cep.transport.wire import Format
 from cep.world.store import DiskStore, Store
 
@@ -81,7 +81,11 @@ class _Builder:
         self.context = replace(self.context, arriving=arriving)
         self._make_nodes()
         sources = [self._make_source(stream) for stream in self.subquery.streams]
-        inputs = [self._make_input(edge) for edge in self.plan.edges_into(self.subquery.name) if edge.is_inner]
+        edges = [edge for edge in self.plan.edges_into(self.subquery.name) if edge.is_inner]
+        inputs = [self._make_input(edge) for edge in edges]
+        for edge, input_ in zip(edges, inputs, strict=True):
+            if read_together(self.plan, edge.source):
+                input_.merge.beside = input_.node.merge
         for aggregate in self.subquery.pre_aggregates:
             self._make_partial(aggregate)
         for edge in self.plan.edges_out_of(self.subquery.name):
@@ -187,6 +191,7 @@ class _Builder:
             self.wiring.clock,
             self.wiring.store,
             partial(_returned, self.outputs),
+            read_together(self.plan, self.subquery.name),
             self.wiring.read_bytes,
         )
         source = open_source(source_of(self.plan, name), reading, self.wiring.surroundings)

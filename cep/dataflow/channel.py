@@ -110,7 +110,8 @@ class Inbox:
         merge = self.merge
         if merge is None:
             return MIN_TIME
-        return merge.combined if merge.combined >= merge.wanted else merge.wanted
+        own = merge.combined if merge.combined >= merge.wanted else merge.wanted
+        return own if merge.beside is None else min(own, merge.beside.combined)
 
     def accept(self, element: Any, size: int, sequence: int, watermark: int, since: int) -> None:
         """Puts an element that arrived into the queue. Raises MessagesLost at a gap."""
@@ -192,13 +193,15 @@ class WatermarkMerge:
     """The combined watermark of several channels: the least of those that are open.
 
     An idle one counts, too: it is not passed over but asked (`cep.dataflow.sources.quiet`), and promises what it is asked for. `wanted`:
-    how far idle senders are asked to come.
+    how far idle senders are asked to come. `beside`: of all inputs of the operator that it is one of, if its senders wait for
+    those of the others (`cep.plan.sources.read_together`).
     """
 
     def __init__(self) -> None:
         self.times: dict[object, int] = {}
         self.idle: set[object] = set()
         self.combined = self.wanted = MIN_TIME
+        self.beside: WatermarkMerge | None = None
 
     def add(self, channel: object, time: int = MIN_TIME) -> None:
         self.times[channel] = time

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from cep.model.streams import Stream
 from cep.plan.feeds import renumbered
-from cep.plan.physical import Feed, PhysicalPlan
+from cep.plan.physical import Edge, Feed, PhysicalPlan
 
 
 class SourceDescription(Protocol):
@@ -140,3 +140,29 @@ def source_of(plan: PhysicalPlan, name: str) -> SourceDescription:
     if stream.files is not None:
         return FileStream(stream, tuple(plan.files.get(name, ())))
     return PublishedStream(stream, plan.query.options.replicas)
+
+
+def read_together(plan: PhysicalPlan, subquery: str) -> bool:
+    """Do the instances of `subquery`, which read files, read no further than those beside them, which feed another input of the operator
+    that they feed? What that one holds is then as much as they are apart, and not all that the faster ones have.
+
+    It is so only where each of them does nothing but read for that one operator: then the one that is furthest behind waits for nobody.
+    Behind an operator that holds time back, or with another one to feed, two could wait for each other.
+    """
+    feeds = _fed(plan, subquery)
+    if len(feeds) != 1 or not _only_reads_files(plan, subquery):
+        return False
+    beside = [edge for edge in plan.edges_into(feeds[0].target) if edge.is_inner and edge.consumer == feeds[0].consumer]
+    alone = all(len(_fed(plan, edge.source)) == 1 and _only_reads_files(plan, edge.source) for edge in beside)
+    return alone and len({edge.port for edge in beside}) > 1
+
+
+def _fed(plan: PhysicalPlan, subquery: str) -> list[Edge]:
+    return [edge for edge in plan.edges_out_of(subquery) if edge.is_inner]
+
+
+def _only_reads_files(plan: PhysicalPlan, name: str) -> bool:
+    subquery = plan.subquery(name)
+    if not subquery.streams or subquery.stateful or subquery.pre_aggregates or any(edge.is_inner for edge in plan.edges_into(name)):
+        return False
+    return all(source_of(plan, each).is_paced and plan.streams[each].event_time is not None for each in subquery.streams)

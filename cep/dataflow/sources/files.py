@@ -3,12 +3,15 @@
 - A block is a partition. Its bound is the greatest first-row time up to it within its file, minus the disorder: nothing in it that is on
   time is older.
 - The blocks of all files are dealt in order of (bound, path, place): block i to reader i mod n.
+- One alone that reads beside another stream (`cep.plan.sources.read_together`) does not go on either while what its receivers have
+  returned is older than what it had promised AHEAD pieces ago.
 - A reader begins block i only when the watermark that its receivers have returned has reached the bound of block i - 2n, so that open
   windows are at most those spanned by 2n + 1 blocks, however large the files.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,6 +23,8 @@ from cep.dataflow.sources.source import NONE_ON_TIME, Position, Reading
 from cep.elements import MAX_TIME, MIN_TIME, Batch, describe_time
 from cep.model.limits import odd_time
 
+#: Pieces that one reader may be ahead of what its receivers have come to: one is worked on, one is on its way.
+AHEAD = 2
 #: Where a reader has come to in a block: place, record, and the greatest event time so far.
 Begun = tuple[int, int, int]
 
@@ -32,6 +37,7 @@ class FileSource:
     def __init__(self, reading: Reading, format_: BlockFormat, blocks: Sequence[Block]) -> None:
         self.stream, self.format, self.dead_letters, self.clock = reading.stream, format_, reading.dead_letters, reading.clock
         self.blocks, self.readers, self.returned = blocks, reading.readers, reading.returned
+        self.promised = deque[int](maxlen=AHEAD) if reading.together and reading.readers == 1 else None  # before each of the last pieces
         self.source_index, self.origin = reading.source_index, reading.origin
         self.disorder = self.stream.disorder or 0
         self.since, self.before_since = MIN_TIME, 0
@@ -48,6 +54,8 @@ class FileSource:
         self._promise()
 
     def read(self) -> Batch | None:
+        if self._is_ahead():
+            return None
         opened = self.block or self._begin()
         if opened is None:
             return None
@@ -57,10 +65,16 @@ class FileSource:
         self._refuse(piece, block)
         batch = self._on_time(piece, block, record)
         self.max_time = max(self.max_time, piece.instant)
+        if self.promised is not None:
+            self.promised.append(self.watermark)
         if self.place >= block.end:
             self._finish()
         self._promise()
         return NONE_ON_TIME if batch is None else batch
+
+    def _is_ahead(self) -> bool:
+        """Of the streams beside it, so that it waits for them."""
+        return self.promised is not None and len(self.promised) == AHEAD and self.returned() < self.promised[0]
 
     def _begin(self) -> BlockReader | None:
         """Opens the next block, if there is one and the receivers are far enough."""
@@ -158,6 +172,9 @@ class FileSource:
     def waits_for(self, now_us: int) -> str:
         if self.index >= len(self.blocks):
             return "nothing: all blocks are read"
+        if self._is_ahead():
+            assert self.promised is not None
+            return f"a stream that is read beside it, to come to {describe_time(self.promised[0])}"
         before = self.index - 2 * self.readers
         if self.block is None and before >= 0:
             return f"its receivers: block {self.index} begins when they have reached {describe_time(self.blocks[before].bound)}"

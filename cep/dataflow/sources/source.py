@@ -85,6 +85,7 @@ class Reading:
         origin: rows have their origins from the beginning.
         columns: those that are read.
         returned: the least watermark that the receivers have told; readers of files begin no block before it (rule 4.10).
+        together: no further than the streams beside it (`cep.plan.sources.read_together`).
         read_bytes: so much is read from a file at once.
     """
 
@@ -98,4 +99,5 @@ class Reading:
     clock: Callable[[], int]
     store: Store
     returned: Callable[[], int] = _far
+    together: bool = False
     read_bytes: int = READ_BYTES
