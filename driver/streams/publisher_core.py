@@ -129,7 +129,7 @@ class PublisherCore:
             raise self.lost
         if self.closing:
             raise ClusterError(f"{self.described} was closed while it woke up")
-        document = wire.to_json({**self._opening, "sent_until": self.numbering.sent_until, "awakes": True})
+        document = wire.to_json({**self._opening_now, "awakes": True})
         return [Send(reader.endpoint, Header(wire.OPEN, reader.entry), document) for reader in readers]
 
     def awake(self, asked: Iterable[StreamReader], now: int) -> Sequence[StreamCommand]:
@@ -143,12 +143,9 @@ class PublisherCore:
         """Asks to be let in by those that are new; rows that come next are theirs too."""
         commands: list[StreamCommand] = [*self.readers.forget_gone()]
         new = [] if self.closed else self.readers.add(documents)
-        opening = {**self._opening, "sent_until": self.numbering.sent_until}
         for reader in new:
-            if reader.log is None:
-                commands += self._ask_to_open(reader, opening)
-            else:
-                reader.log.opens(opening)
+            if reader.log is not None:
+                reader.log.opens(self._opening_now)
         return new, [*commands, *self._ask_again(each for each in new if each.is_to_be_asked)]
 
     def _ask_to_open(self, reader: StreamReader, opening: Opening) -> Sequence[StreamCommand]:
@@ -156,13 +153,13 @@ class PublisherCore:
         return [Listen(reader.endpoint, reader.channel), Send(reader.endpoint, Header(wire.OPEN, reader.entry), wire.to_json(opening))]
 
     def _ask_again(self, readers: Iterable[StreamReader]) -> Sequence[StreamCommand]:
-        """With what holds for the first element that is kept for it."""
-        kept = ((reader, reader.log) for reader in list(readers) if reader.log is not None)
-        return [
-            each
-            for reader, log in kept
-            for each in self._ask_to_open(reader, log.opening | {"kept_from": log.first, "volatile": reader.is_volatile})
-        ]
+        """Of a query that recovers with what holds for the first element that is kept for it."""
+        commands = list[StreamCommand]()
+        for reader in list(readers):
+            log = reader.log
+            kept = None if log is None else log.opening | {"kept_from": log.first, "volatile": reader.is_volatile}
+            commands += self._ask_to_open(reader, self._opening_now if kept is None else kept)
+        return commands
 
     def drop_gone(self, documents: Iterable[Document]) -> Sequence[StreamCommand]:
         """`documents` describe what reads the stream now: a reader that is not among them is gone, and one of a query that has recovered
@@ -174,7 +171,7 @@ class PublisherCore:
         it was before: with the numbers it has come to."""
         self.stream = stream
         self.numbering.declare(stream)
-        opening = {**self._opening, "sent_until": self.numbering.sent_until}
+        opening = self._opening_now
         open_ = [reader for reader in self.readers.values() if not (reader.gone or reader.closed or self.closed)]
         for reader in open_:
             if reader.log is not None:  # what it had sent when it opened stays: of its rows a query asks for those behind that
@@ -182,6 +179,10 @@ class PublisherCore:
                 reader.told_opening = reader.log.openings[-1][1] if reader.is_here else reader.told_opening
         body, told = wire.to_json(opening), [reader for reader in open_ if reader.log is None or reader.is_here]
         return [Send(r.endpoint, Header(wire.OPEN, r.entry, r.sequence, record=r.credit.sent), body) for r in told]
+
+    @property
+    def _opening_now(self) -> Opening:
+        return {**self._opening, "sent_until": self.numbering.sent_until}
 
     @property
     def _opening(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class StreamReader:
         self.entry = ChannelId.entry(self.query, stream, document["instance"], document["epoch"], self.attempt).id
         self.channel = publisher_channel(self.entry, publisher)
         self.log = SentLog() if document.get("keeps") else None  # None: its query does not recover
-        self.built = bool(document.get("here", True))
+        self.built = self.log is None or bool(document.get("here", True))
         self.relieves = bool(document.get("relieves"))  # the attempt before works on until this one is there
         self.asked = False  # to let us in, and has not said no
         self.next = 0  # the number of the element that it is sent next
@@ -73,8 +73,8 @@ class StreamReader:
 
     @property
     def is_to_be_asked(self) -> bool:
-        """To let us in once more: its query recovers."""
-        return self.log is not None and self.built and not (self.opened or self.asked or self.gone or self.closed)
+        """To let us in once more: its query recovers, or it has moved, and what asked it may have come to nobody."""
+        return self.built and not (self.opened or self.asked or self.gone or self.closed)
 
     @property
     def sleeps(self) -> bool:
@@ -228,17 +228,23 @@ class StreamReaders(dict[int, StreamReader]):
         return new
 
     def drop_gone(self, documents: Iterable[Document]) -> list[StreamReader]:
-        """`documents` describe what reads the stream now: a reader that is not among them is gone. Those of queries that recover which are
-        to be asked to let us in again."""
+        """`documents` describe what reads the stream now: a reader that is not among them is gone. Those which are to be asked to let us in
+        again."""
         found = self._described(documents)
         for channel, reader in list(self.items()):
             if (same := next((each for each in found if each.place == reader.place), None)) is None:
                 reader.gone = True
             elif reader.log is None:
                 reader.gone |= same.channel != channel
+                self._moves(reader, same.endpoint)
             else:
                 self._goes_on(channel, reader, same)
         return [reader for reader in self.values() if reader.is_to_be_asked]
+
+    def _moves(self, reader: StreamReader, endpoint: str) -> None:
+        """One that has let us in says so itself. Before, what asks it may have come when its process was gone."""
+        if endpoint != reader.endpoint and not reader.opened:
+            reader.endpoint, reader.asked = endpoint, False
 
     def _goes_on(self, channel: int, reader: StreamReader, same: StreamReader) -> None:
         if same.attempt >= reader.attempt:  # an older answer says nothing

@@ -133,7 +133,8 @@ class PerRowState:
             stop = int(self._each(*table, start, n, taken, ttl, *out, *marks, *rows.arrays))
             if stop == n:
                 return
-            start, taken = (stop, stop) if stop >= 0 else (-1 - stop, -stop)
+            start = stop if stop >= 0 else -1 - stop
+            taken = max(taken, stop if stop >= 0 else -stop)  # what is taken stays so, though it finds no room the next time
             self._make_room()
 
     def _make_room(self) -> None:

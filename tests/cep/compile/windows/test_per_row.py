@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.kernels.jit import interpreted
-from cep.model.functions import count, last, min_
+from cep.model.functions import count, last, max_, min_, sum_
 from cep.model.windows import UnboundedWindow
 from tests.support.sequential import LONG, Answers, Plan, Row, by_key, operator_of, plans, rows, run, sequential, values
 
@@ -65,3 +65,12 @@ def test_what_changed_texts_leave_behind_is_used_again() -> None:
     answers, (made,) = run(operator_of(UnboundedWindow(None, 3), (("least", min_("s")), ("last", last("s")))), members, Plan(0, (100,)))
     assert len(answers["a"]) == 10_000  # of up to 100 bytes each
     assert made.state_bytes < 1 << 17
+
+
+def test_a_row_is_taken_once_where_its_answer_and_then_its_group_finds_no_room() -> None:
+    """After a recovery: answers had no room yet for the first text, the row was taken, and the arena of groups had no room for another."""
+    members = [Row(i, i, f"k{i}", i, s="x" * (40 + i % 3)) for i in range(40)]
+    operator = operator_of(UnboundedWindow(None, None), (("total", sum_("n")), ("most", max_("s"))))
+    for move in range(1, 40):
+        answers, _ = run(operator, members, Plan(0, (1,), (1, 1), move))
+        assert {key: rest for key, ((_, rest, _),) in answers.items()} == {row.key: (row.n, row.s) for row in members}, move
