@@ -220,7 +220,7 @@ def apart_emit(tables: Tables, kind: int, group: int, now: int, by_row: int, nod
     emitted[at, LAST_NODE], emitted[at, FIRST_TIME], emitted[at, FIRST_ROW] = node, first_time, first_row
     if node >= 0:
         nodes[node, USES] += 1
-    emitted[at, TOGETHER] = number_together(groups, desk, group, now, by_row) if kind == MATCH else 0
+    emitted[at, TOGETHER] = number_together(groups, MATCHES, desk, group, now, by_row) if kind == MATCH else 0
     emitted[at, NUMBER] = groups[group, MATCHES]
     desk[EMITTED] = at + 1
 
