@@ -157,9 +157,9 @@ class Cohorts(RowsTold):
 
     def named_rows(self, rows: int) -> np.ndarray:
         """uint8[rows]: which of them anything has."""
-        out = np.zeros(rows, np.uint8)
+        out = np.zeros(rows + 1, np.uint8)
         mark_cohort_rows(self._all(), out)
-        return out
+        return out[:rows]
 
     def renumber_rows(self, numbers: np.ndarray) -> None:
         """`numbers`: of each row that anything has its new number."""

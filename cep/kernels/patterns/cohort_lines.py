@@ -235,7 +235,9 @@ def _leave_stages(tables: Tables, cohort: int, number: int) -> None:
 @apart
 def apart_drop_all(tables: Tables, group: int) -> None:
     """All starts of a group."""
-    groups = cohort_groups_at(tables)
+    groups, starts = cohort_groups_at(tables), cohort_starts_at(tables)
+    for number in range(groups[group, FIRST_NUMBER], groups[group, NEXT_NUMBER]):
+        starts[start_line(tables, group, number), START_ROW] = NONE
     apart_free_stages(tables, groups[group, HEAD])
     groups[group, HEAD], groups[group, TAIL], groups[group, FIRST_DUE], groups[group, HEEDING] = NONE, NONE, FAR, 0
     groups[group, FIRST_NUMBER] = groups[group, NEXT_NUMBER]

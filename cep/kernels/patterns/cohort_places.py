@@ -39,7 +39,7 @@ BELOW, BESIDE, FROM, UPTO, OUTLOOK, STEP_ROW, ABOVE = range(7)
 LAST_BELOW = STEP_ROW
 STAGE_WORDS = 8
 #: Of a start: event time of its first row; the number of that among all, times START_SCALE, and twice the move that began it, and one if
-#: the row was used by a match (NONE: the start is over).
+#: the row was used by a match (NONE: the start is over, or there is none).
 START_TIME, START_ROW = range(2)
 START_SCALE_BITS = 20
 START_SCALE = 1 << START_SCALE_BITS

@@ -265,13 +265,15 @@ def apart_renew_ring(tables: Tables, group: int) -> bool:
         class_ += 1
     ring, mask = desk[FREE_RINGS + class_], (1 << class_) - 1
     if ring >= 0:
-        desk[FREE_RINGS + class_] = starts[ring, 0]
+        desk[FREE_RINGS + class_] = starts[ring, START_TIME]
     elif desk[USED_COHORT_STARTS] + mask + 1 > len(starts):
         desk[WANTED_STARTS] = mask + 1
         return False
     else:
         ring = desk[USED_COHORT_STARTS]
         desk[USED_COHORT_STARTS] += mask + 1
+        for line in range(ring, ring + mask + 1):
+            starts[line, START_ROW] = NONE
     number, upto = groups[group, FIRST_NUMBER], groups[group, NEXT_NUMBER]
     for was in range(number, upto):
         line = start_line(tables, group, was)
@@ -294,7 +296,9 @@ def free_ring(tables: Tables, group: int) -> None:
     groups, starts, desk = cohort_groups_at(tables), cohort_starts_at(tables), desk_at(tables)
     ring, class_ = groups[group, RING] // RING_SCALE, groups[group, RING] % RING_SCALE
     if class_ > 0:
-        starts[ring, 0] = desk[FREE_RINGS + class_]
+        for line in range(ring, ring + (1 << class_)):
+            starts[line, START_ROW] = NONE
+        starts[ring, START_TIME] = desk[FREE_RINGS + class_]
         desk[FREE_RINGS + class_] = ring
     groups[group, RING] = 0
 
@@ -377,6 +381,7 @@ def _leave_behind(tables: Tables, group: int, before: int) -> None:
         cohort, number = groups[group, HEAD], groups[group, FIRST_NUMBER] + 1
         start = start_line(tables, group, number)
         if stages[cohort, BELOW] < 0 and number < stages[cohort, UPTO] and starts[start, START_ROW] >= 0:
+            starts[start_line(tables, group, number - 1), START_ROW] = NONE
             stages[cohort, FROM] = groups[group, FIRST_NUMBER] = number
             groups[group, FIRST_DUE] = starts[start, START_TIME] + parameters[LIFE]
         else:
@@ -532,13 +537,14 @@ def watch_cohorts(tables: Tables, restored: np.ndarray) -> None:
 
 @kernel("void(int64, uint8[:])", on_demand=True)
 def mark_cohort_rows(tables: Tables, out: np.ndarray) -> None:
-    """Sets 1 for each row that a start or a stage has."""
-    lines, starts, stages, desk = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables), desk_at(tables)
-    for group in range(desk_at(tables)[GROUPS]):
-        for number in range(lines[group, FIRST_NUMBER], lines[group, NEXT_NUMBER]):
-            row = first_row(starts, start_line(tables, group, number))
-            if row >= 0:
-                out[row] = 1
+    """Sets 1 for each row that a start or a stage has; `out` has one item more. There is no branch by what nobody could foretell: whether a
+    line is one of an open start."""
+    starts, stages, desk = cohort_starts_at(tables), stages_at(tables), desk_at(tables)
+    none = len(out) - 1
+    for start in range(desk[USED_COHORT_STARTS]):
+        row = first_row(starts, start)
+        over = row >> 63
+        out[(row & ~over) | (none & over)] = 1
     for stage in range(desk[USED_STAGES]):
         if stages[stage, UPTO] != NONE and stages[stage, OUTLOOK] < 0:
             out[stages[stage, STEP_ROW]] = 1
@@ -547,13 +553,11 @@ def mark_cohort_rows(tables: Tables, out: np.ndarray) -> None:
 @kernel("void(int64, const int64[:])", on_demand=True)
 def renumber_cohort_rows(tables: Tables, numbers: np.ndarray) -> None:
     """`numbers`: of each row that a start or a stage has its new number."""
-    lines, starts, stages, desk = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables), desk_at(tables)
-    for group in range(desk_at(tables)[GROUPS]):
-        for number in range(lines[group, FIRST_NUMBER], lines[group, NEXT_NUMBER]):
-            start = start_line(tables, group, number)
-            row = first_row(starts, start)
-            if row >= 0:
-                starts[start, START_ROW] = starts[start, START_ROW] & (START_SCALE - 1) | numbers[row] << START_SCALE_BITS
+    starts, stages, desk = cohort_starts_at(tables), stages_at(tables), desk_at(tables)
+    for start in range(desk[USED_COHORT_STARTS]):
+        row = first_row(starts, start)
+        over = row >> 63
+        starts[start, START_ROW] = starts[start, START_ROW] & (START_SCALE - 1) | numbers[row & ~over] << START_SCALE_BITS | over
     for stage in range(desk[USED_STAGES]):
         if stages[stage, UPTO] != NONE and stages[stage, OUTLOOK] < 0:
             stages[stage, STEP_ROW] = numbers[stages[stage, STEP_ROW]]
