@@ -1371,7 +1371,7 @@ OUTSIDE_BUGS = (
     Bug(
         "a start that timed out comes out though a match used its row",
         "cep/kernels/patterns/way_lines.py",
-        "if timed_out and first and not starts[start, USED]:",
+        "if timed_out and first and not starts[start, SEQ0] & 1:",
         "if timed_out and first:",
         (_PATTERNS,),
     ),
