@@ -26,6 +26,8 @@ from cep.model.patterns import outlooks
 from cep.model.patterns.checks import TO_NEXT
 from cep.model.patterns.outlooks import Outlooks
 
+_NO_LINES = np.empty(0, np.int64)
+
 
 class Cohorts(RowsTold):
     """For groups by number."""
@@ -46,6 +48,7 @@ class Cohorts(RowsTold):
         self.rare = np.empty((0, cohort_places.RARE_WORDS), np.int64)
         self.starts = np.empty((ROOM, cohort_places.COHORT_START_WORDS), np.int64)
         self.stages = np.empty((ROOM, cohort_places.STAGE_WORDS), np.int64)
+        self._open_lines = _NO_LINES
         self.desk[cohort_places.FREE_STAGES] = places.NONE
         self.desk[cohort_places.FREE_RINGS :] = places.NONE
 
@@ -158,12 +161,14 @@ class Cohorts(RowsTold):
     def named_rows(self, rows: int) -> np.ndarray:
         """uint8[rows]: which of them anything has."""
         out = np.zeros(rows + 1, np.uint8)
-        mark_cohort_rows(self._all(), out)
+        lines = np.empty(int(self.desk[cohort_places.USED_COHORT_STARTS]) + 1, np.int64)
+        self._open_lines = lines[: mark_cohort_rows(self._all(), out, lines)]
         return out[:rows]
 
     def renumber_rows(self, numbers: np.ndarray) -> None:
-        """`numbers`: of each row that anything has its new number."""
-        renumber_cohort_rows(self._all(), numbers)
+        """`numbers`: of each row that anything has its new number. Since `named_rows` nothing was taken."""
+        renumber_cohort_rows(self._all(), self._open_lines, numbers)
+        self._open_lines = _NO_LINES
 
     def keep_groups(self, kept: np.ndarray) -> np.ndarray:
         left = np.ones(len(self.groups), bool)

@@ -535,29 +535,31 @@ def watch_cohorts(tables: Tables, restored: np.ndarray) -> None:
         _watch(tables, restored[k])
 
 
-@kernel("void(int64, uint8[:])", on_demand=True)
-def mark_cohort_rows(tables: Tables, out: np.ndarray) -> None:
-    """Sets 1 for each row that a start or a stage has; `out` has one item more. There is no branch by what nobody could foretell: whether a
-    line is one of an open start."""
-    starts, stages, desk = cohort_starts_at(tables), stages_at(tables), desk_at(tables)
+@kernel("int64(int64, uint8[:], int64[:])", on_demand=True)
+def mark_cohort_rows(tables: Tables, out: np.ndarray, lines: np.ndarray) -> int:
+    """Sets 1 for each row that a start or a stage has; `out` has one item more. `lines`: of open starts, with room for one more than there
+    are lines; returns how many. There is no branch by what nobody could foretell: whether a line is one of an open start."""
+    starts, stages, desk, count = cohort_starts_at(tables), stages_at(tables), desk_at(tables), 0
     none = len(out) - 1
     for start in range(desk[USED_COHORT_STARTS]):
         row = first_row(starts, start)
         over = row >> 63
         out[(row & ~over) | (none & over)] = 1
+        lines[count] = start
+        count += 1 + over
     for stage in range(desk[USED_STAGES]):
         if stages[stage, UPTO] != NONE and stages[stage, OUTLOOK] < 0:
             out[stages[stage, STEP_ROW]] = 1
+    return count
 
 
-@kernel("void(int64, const int64[:])", on_demand=True)
-def renumber_cohort_rows(tables: Tables, numbers: np.ndarray) -> None:
-    """`numbers`: of each row that a start or a stage has its new number."""
+@kernel("void(int64, const int64[:], const int64[:])", on_demand=True)
+def renumber_cohort_rows(tables: Tables, lines: np.ndarray, numbers: np.ndarray) -> None:
+    """`numbers`: of each row that a start or a stage has its new number; `lines`: of open starts."""
     starts, stages, desk = cohort_starts_at(tables), stages_at(tables), desk_at(tables)
-    for start in range(desk[USED_COHORT_STARTS]):
-        row = first_row(starts, start)
-        over = row >> 63
-        starts[start, START_ROW] = starts[start, START_ROW] & (START_SCALE - 1) | numbers[row & ~over] << START_SCALE_BITS | over
+    for k in range(len(lines)):
+        begun = starts[lines[k], START_ROW] & (START_SCALE - 1)
+        starts[lines[k], START_ROW] = numbers[first_row(starts, lines[k])] << START_SCALE_BITS | begun
     for stage in range(desk[USED_STAGES]):
         if stages[stage, UPTO] != NONE and stages[stage, OUTLOOK] < 0:
             stages[stage, STEP_ROW] = numbers[stages[stage, STEP_ROW]]
