@@ -25,7 +25,7 @@ def number_named(named: np.ndarray, kept: np.ndarray, numbers: np.ndarray) -> in
     count = 0
     for row in range(len(named)):
         kept[count], numbers[row] = row, count
-        count += np.int64(named[row])
+        count += int(named[row])
     return count
 
 
