@@ -13,8 +13,10 @@ from cep.kernels.jit import warm
 from cep.kernels.patterns import cohort_places, places
 from cep.kernels.patterns.cohorts import (
     advance_cohorts,
+    free_rings,
     let_pass_cohorts,
     mark_cohort_rows,
+    place_stages,
     renumber_cohort_rows,
     settle_cohorts,
     watch_cohorts,
@@ -23,6 +25,8 @@ from cep.model.operators import PatternWays
 from cep.model.patterns import outlooks
 from cep.model.patterns.checks import TO_NEXT
 from cep.model.patterns.outlooks import Outlooks
+
+_NO_LINES = np.empty(0, np.int64)
 
 
 class Cohorts(RowsTold):
@@ -37,21 +41,34 @@ class Cohorts(RowsTold):
         self.parameters[places.VARIABLES], self.parameters[places.QUIET] = len(operator.define), self.quiet
         super().__init__()
         warm(advance_cohorts, let_pass_cohorts, settle_cohorts, watch_cohorts, mark_cohort_rows, renumber_cohort_rows)
+        warm(place_stages, free_rings)
 
     def clear(self) -> None:
         super().clear()
+        self.rare = np.empty((0, cohort_places.RARE_WORDS), np.int64)
         self.starts = np.empty((ROOM, cohort_places.COHORT_START_WORDS), np.int64)
         self.stages = np.empty((ROOM, cohort_places.STAGE_WORDS), np.int64)
-        self.path = np.empty(ROOM, np.int64)
-        self.desk[[cohort_places.FREE_STAGES, cohort_places.FREE_COHORT_STARTS]] = places.NONE
+        self._open_lines = _NO_LINES
+        self.desk[cohort_places.FREE_STAGES] = places.NONE
+        self.desk[cohort_places.FREE_RINGS :] = places.NONE
+
+    def has_groups(self, count: int) -> None:
+        super().has_groups(count)
+        before = len(self.rare)
+        if len(self.groups) > before:
+            self.rare = longer(self.rare, len(self.groups))
+            self.rare[before:] = cohort_places.FRESH_RARE
+        self.desk[cohort_places.GROUPS] = count
 
     @property
     def tables(self) -> tuple[np.ndarray, ...]:
-        return (self.groups, self.starts, self.stages, self.path, self.rows, self.desk, self.emitted, self.heap)
+        return (self.groups, self.starts, self.stages, self.rows, self.desk, self.emitted, self.heap, self.rare)
 
     def _all(self) -> Any:
         """What the kernels take."""
-        return self._hand([*self.tables, self.parameters, *self.outlooks])
+        groups, starts, stages, *others, rare = self.tables
+        begins, *outlooks = self.outlooks
+        return self._hand([groups, starts, stages, begins, *others, self.parameters, *outlooks, rare])
 
     @property
     def bytes(self) -> int:
@@ -86,44 +103,80 @@ class Cohorts(RowsTold):
 
     def _make_room(self, full: bool) -> None:
         wanted, desk = int(self.desk[places.WANTED]), self.desk
-        self._fit("starts", int(desk[cohort_places.USED_COHORT_STARTS]) + 2)
+        self._fit("starts", int(desk[cohort_places.USED_COHORT_STARTS] + desk[cohort_places.WANTED_STARTS]))
         self._fit("stages", int(desk[cohort_places.USED_STAGES]) + wanted)
         self._fit("heap", int(desk[places.HEAP]) + 2)
         if full and len(self.rows) < ROWS_ROOM:
             self.rows = longer(self.rows, 2 * len(self.rows))
         self._fit("rows", wanted)
-        self._fit("path", wanted)
 
     # What rows and groups anything has
 
-    def open_starts(self) -> np.ndarray:
-        """Lines of starts that are in use."""
-        return np.flatnonzero(self.starts[: self.desk[cohort_places.USED_COHORT_STARTS], cohort_places.START_ROW] != places.NONE)
+    def opened(self, groups: int) -> np.ndarray:
+        lines, rare = self.groups[:groups], self.rare[:groups]
+        found: np.ndarray = lines[:, cohort_places.NEXT_NUMBER] - lines[:, cohort_places.FIRST_NUMBER] - rare[:, cohort_places.HOLES]
+        return found
 
-    def stages_below(self) -> np.ndarray:
-        """Lines of stages below others that are in use."""
-        stages = self.stages[: self.desk[cohort_places.USED_STAGES]]
-        return np.flatnonzero((stages[:, cohort_places.USES] > 0) & (stages[:, cohort_places.OUTLOOK] == places.NONE))
+    def open_starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of starts that are open, group by group and in order: their groups, their numbers, their lines."""
+        groups = np.flatnonzero(self.groups[:, places.HEAD] >= 0)
+        first, upto = (self.groups[groups, word] for word in (cohort_places.FIRST_NUMBER, cohort_places.NEXT_NUMBER))
+        counts = upto - first
+        owners = np.repeat(groups, counts)
+        numbers = np.arange(len(owners)) + np.repeat(first - np.cumsum(counts) + counts, counts)
+        lines = self.start_lines(owners, numbers)
+        there = self.starts[lines, cohort_places.START_ROW] != places.NONE
+        return owners[there], numbers[there], lines[there]
 
     def used_stages(self) -> np.ndarray:
         """All lines of stages that are in use."""
-        return np.flatnonzero(self.stages[: self.desk[cohort_places.USED_STAGES], cohort_places.USES] > 0)
+        return np.flatnonzero(self.stages[: self.desk[cohort_places.USED_STAGES], cohort_places.UPTO] != places.NONE)
+
+    def groups_of_stages(self) -> np.ndarray:
+        """int64[stages]: the group of each stage that is in use."""
+        found, before = np.empty((2, int(self.desk[cohort_places.USED_STAGES])), np.int64)
+        place_stages(self._all(), found, before)
+        return found
+
+    def start_lines(self, groups: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Where starts of `groups`, by their numbers, lie."""
+        ring, size = np.divmod(self.groups[groups, cohort_places.RING], cohort_places.RING_SCALE)
+        found: np.ndarray = ring + (numbers & ((1 << size) - 1))
+        return found
+
+    def add_rings(self, groups: np.ndarray) -> None:
+        """Groups `groups`, which have none, have room for starts of the numbers that their lines name; all are over."""
+        spans = self.groups[groups, cohort_places.NEXT_NUMBER] - self.groups[groups, cohort_places.FIRST_NUMBER]
+        sizes = np.maximum(np.frexp(spans)[1].astype(np.int64), cohort_places.RING_AT_FIRST)
+        lines = 1 << sizes
+        first = self.add_lines("starts", cohort_places.USED_COHORT_STARTS, int(lines.sum()))
+        self.starts[first : first + int(lines.sum()), cohort_places.START_ROW] = places.NONE
+        self.groups[groups, cohort_places.RING] = (first + np.cumsum(lines) - lines) * cohort_places.RING_SCALE + sizes
+
+    def forget(self, groups: np.ndarray) -> None:
+        """Groups `groups`, int64[m], which have nothing open, begin anew."""
+        free_rings(self._all(), np.ascontiguousarray(groups))
+        self.groups[groups] = self.fresh
 
     def named_rows(self, rows: int) -> np.ndarray:
         """uint8[rows]: which of them anything has."""
-        out = np.zeros(rows, np.uint8)
-        mark_cohort_rows(self._all(), out)
-        return out
+        out = np.zeros(rows + 1, np.uint8)
+        lines = np.empty(int(self.desk[cohort_places.USED_COHORT_STARTS]) + 1, np.int64)
+        self._open_lines = lines[: mark_cohort_rows(self._all(), out, lines)]
+        return out[:rows]
 
     def renumber_rows(self, numbers: np.ndarray) -> None:
-        """`numbers`: of each row that anything has its new number."""
-        renumber_cohort_rows(self._all(), numbers)
+        """`numbers`: of each row that anything has its new number. Since `named_rows` nothing was taken."""
+        renumber_cohort_rows(self._all(), self._open_lines, numbers)
+        self._open_lines = _NO_LINES
 
     def keep_groups(self, kept: np.ndarray) -> np.ndarray:
-        numbers = super().keep_groups(kept)
-        used = self.used_stages()
-        self.stages[used, cohort_places.STAGE_GROUP] = numbers[self.stages[used, cohort_places.STAGE_GROUP]]
-        return numbers
+        left = np.ones(len(self.groups), bool)
+        left[kept] = False
+        free_rings(self._all(), np.flatnonzero(left))
+        self.desk[cohort_places.GROUPS] = len(kept)
+        self.rare = self.rare[kept]
+        return super().keep_groups(kept)
 
 
 def _arrays(found: Outlooks) -> tuple[np.ndarray, ...]:
@@ -137,7 +190,15 @@ def _arrays(found: Outlooks) -> tuple[np.ndarray, ...]:
         np.array([own for chains in found.chains for own in chains], np.int64).reshape(-1, 2),
         np.array(found.complete, np.int64),
         np.array(found.done, np.int64),
+        np.array([_heeded(moves) for moves in found.moves], np.int64),
     )
+
+
+def _heeded(moves: Sequence[int]) -> int:
+    """The variables, by bits, one of which a row is that changes anything of an outlook; ANY_ROW: a row may that is none of them."""
+    changed = [bits for bits, move in enumerate(moves) if move != outlooks.SAME]
+    heeded = sum(bits for bits in changed if bits.bit_count() == 1)
+    return heeded if all(bits & heeded for bits in changed) else places.ANY_ROW
 
 
 assert (outlooks.SAME, outlooks.DEAD) == (cohort_places.SAME, cohort_places.DEAD)

@@ -135,6 +135,11 @@ class PatternGroups(ABC):
         idle: np.ndarray = self.groups[:groups, places.HEAD] < 0
         return idle
 
+    def opened(self, groups: int) -> np.ndarray:
+        """int64[groups]: how many starts of each are open."""
+        found: np.ndarray = self.groups[:groups, places.OPEN]
+        return found
+
     def keep_groups(self, kept: np.ndarray) -> np.ndarray:
         """Groups `kept`, int64[m] ascending, are 0 to m - 1 from now on; the others have nothing open. Returns the new numbers of all."""
         numbers = np.full(len(self.groups), places.NONE)

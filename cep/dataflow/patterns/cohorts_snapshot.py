@@ -1,9 +1,9 @@
 """The cohorts of an instance as Arrow batches, and back: a part for each table, as for ways (`ways_snapshot`).
 
-    groups   what is of a group, its first and last cohort      starts   first row, the next of the cohort, stage
-    stages   steps of those below; starts of cohorts            rows     what is kept of tuples
+    groups   what is of a group, its first and last cohort      starts   number in the ring, first row
+    stages   cohorts, and steps of those below                  rows     what is kept of tuples
 
-All lines of a group are in one instance's parts, so what they name goes with them.
+All lines of a group are in one instance's parts, so what they name goes with them. Rings are made anew.
 """
 
 from __future__ import annotations
@@ -22,23 +22,33 @@ from cep.kernels.patterns import cohort_places, places
 from cep.kernels.tables.group_numbers import GroupNumbers
 
 GROUPS, STARTS, STAGES, _ = PARTS = ("cohort groups", "cohort starts", "stages", ROWS)
-_SAVED_GROUP = (places.LAST, places.SEQ, places.MATCHES, places.OPEN, cohort_places.FIRST_DUE, places.HEAD, places.TAIL)
+_SAVED_GROUP = (
+    cohort_places.FIRST_DUE,
+    cohort_places.FIRST_NUMBER,
+    cohort_places.NEXT_NUMBER,
+    cohort_places.HEEDING,
+    places.HEAD,
+    places.TAIL,
+)
 
 
 def snapshot(cohorts: Cohorts, numbers: GroupNumbers, kept: KeptRows) -> dict[str, pa.RecordBatch]:
     """By name of the part."""
-    groups = cohorts.groups[: len(numbers)]
-    told = np.flatnonzero(~cohorts.idle_groups(len(numbers)) | (groups[:, places.MATCHES] > 0))
-    lines, stages, below = cohorts.open_starts(), cohorts.used_stages(), cohorts.stages_below()
-    starts, tables = cohorts.starts[lines], cohorts.stages
-    owners = tables[starts[:, cohort_places.STAGE], cohort_places.STAGE_GROUP]
+    groups, rare = cohorts.groups[: len(numbers)], cohorts.rare[: len(numbers)]
+    told = np.flatnonzero(~cohorts.idle_groups(len(numbers)) | (rare[:, cohort_places.RARE_MATCHES] > 0))
+    owners, own_numbers, lines = cohorts.open_starts()
+    first_rows, begun = np.divmod(cohorts.starts[lines, cohort_places.START_ROW], cohort_places.START_SCALE)
+    times = cohorts.starts[lines, cohort_places.START_TIME]
+    used = cohorts.used_stages()
+    stages, owners_of_stages = cohorts.stages[used], cohorts.groups_of_stages()[used]
+    below = stages[:, cohort_places.OUTLOOK] < 0
     owner = np.full(kept.rows, places.NONE)
-    owner[tables[below, cohort_places.STEP_ROW]] = tables[below, cohort_places.STAGE_GROUP]
-    owner[starts[:, cohort_places.START_ROW]] = owners
+    owner[stages[below, cohort_places.STEP_ROW]] = owners_of_stages[below]
+    owner[first_rows] = owners
     return {
-        GROUPS: part_of(numbers, told, groups[told][:, _SAVED_GROUP]),
-        STARTS: part_of(numbers, owners, np.column_stack([lines, starts])),
-        STAGES: part_of(numbers, tables[stages, cohort_places.STAGE_GROUP], np.column_stack([stages, tables[stages]])),
+        GROUPS: part_of(numbers, told, np.column_stack([groups[told][:, _SAVED_GROUP], rare[told]])),
+        STARTS: part_of(numbers, owners, np.column_stack([own_numbers, times, first_rows, begun])),
+        STAGES: part_of(numbers, owners_of_stages, np.column_stack([used, stages])),
         ROWS: saved_rows(numbers, kept, np.flatnonzero(owner != places.NONE), owner),
     }
 
@@ -56,34 +66,30 @@ def restore(cohorts: Cohorts, numbers: GroupNumbers, kept: KeptRows, parts: Sequ
 def _restore_one(cohorts: Cohorts, kept: KeptRows, parts: dict[str, SavedRows]) -> None:
     """What one former instance had."""
     groups, rows = parts[GROUPS], restored_rows(parts.get(ROWS), kept)
-    stage_line = Renaming(np.empty(0, np.int64), 0)
-    if STARTS in parts and STAGES in parts:
-        stage_line = _restored_lines(cohorts, parts[STARTS], parts[STAGES], rows)
-    cohorts.groups[groups.groups] = cohorts.fresh
+    stage_line = _restored_stages(cohorts, parts[STAGES], rows) if STAGES in parts else Renaming(np.empty(0, np.int64), 0)
+    cohorts.forget(groups.groups)
     for i, word in enumerate(_SAVED_GROUP):
         saved = groups.words[:, i]
         cohorts.groups[groups.groups, word] = stage_line(saved) if word in (places.HEAD, places.TAIL) else saved
+    cohorts.rare[groups.groups] = groups.words[:, len(_SAVED_GROUP) :]
+    cohorts.add_rings(groups.groups[cohorts.groups[groups.groups, places.HEAD] >= 0])
+    if STARTS in parts:
+        starts = parts[STARTS]
+        number, time, first_row, begun = starts.words.T
+        lines = cohorts.start_lines(starts.groups, number)
+        cohorts.starts[lines, cohort_places.START_TIME] = time
+        cohorts.starts[lines, cohort_places.START_ROW] = rows(first_row) * cohort_places.START_SCALE + begun
     cohorts.watch(np.ascontiguousarray(groups.groups))
 
 
-def _restored_lines(cohorts: Cohorts, starts: SavedRows, stages: SavedRows, rows: Renaming) -> Renaming:
-    """Returns the new numbers of stages."""
-    start_line = Renaming(starts.words[:, 0], cohorts.add_lines("starts", cohort_places.USED_COHORT_STARTS, len(starts.groups)))
-    stage_line = Renaming(stages.words[:, 0], cohorts.add_lines("stages", cohort_places.USED_STAGES, len(stages.groups)))
-    table = cohorts.starts[start_line.first : start_line.first + len(starts.groups)]
-    table[:] = starts.words[:, 1:]
-    for word, renamed in (
-        (cohort_places.NEXT_START, start_line),
-        (cohort_places.STAGE, stage_line),
-        (cohort_places.START_ROW, rows),
-    ):
-        table[:, word] = renamed(table[:, word])
-    table = cohorts.stages[stage_line.first : stage_line.first + len(stages.groups)]
+def _restored_stages(cohorts: Cohorts, stages: SavedRows, rows: Renaming) -> Renaming:
+    """Returns their new numbers."""
+    line = Renaming(stages.words[:, 0], cohorts.add_lines("stages", cohort_places.USED_STAGES, len(stages.groups)))
+    table = cohorts.stages[line.first : line.first + len(stages.groups)]
     table[:] = stages.words[:, 1:]
-    table[:, cohort_places.STAGE_GROUP] = stages.groups
-    table[:, cohort_places.ABOVE] = stage_line(table[:, cohort_places.ABOVE])
-    top = table[:, cohort_places.OUTLOOK] != places.NONE
+    for word in (cohort_places.BELOW, cohort_places.BESIDE):
+        table[:, word] = line(table[:, word])
+    top = table[:, cohort_places.OUTLOOK] >= 0
     table[~top, cohort_places.STEP_ROW] = rows(table[~top, cohort_places.STEP_ROW])
-    for word in (cohort_places.FIRST_START, cohort_places.LAST_START):
-        table[top, word] = start_line(table[top, word])
-    return stage_line
+    table[top, cohort_places.LAST_BELOW] = line(table[top, cohort_places.LAST_BELOW])
+    return line

@@ -10,6 +10,7 @@ import numpy as np
 from cep.elements import Batch
 from cep.kernels.columns import Column, gathered, nulls
 from cep.kernels.jit import warm
+from cep.kernels.patterns.columns import number_named
 from cep.kernels.text import gather
 from cep.model.schema import DataType, Field, Schema
 
@@ -28,6 +29,7 @@ class KeptRows:
         self.schema, self.words = schema, words
         if any(field.type.is_bytes for field in schema.fields):
             warm(gather)
+        warm(number_named)
         self.clear()
 
     def clear(self) -> None:
@@ -73,13 +75,12 @@ class KeptRows:
         return self.rows > 2 * self._left + ROWS_MORE
 
     def keep(self, named: np.ndarray) -> np.ndarray:
-        """Keeps the rows that are `named`, uint8[rows]; returns their new numbers, int64[rows], 0 for others."""
-        kept = np.flatnonzero(named.view(np.bool_))
+        """Keeps the rows that are `named`, uint8[rows]; returns their new numbers, int64[rows], nonsense for others."""
+        kept, numbers = np.empty((2, self.rows), np.int64)
+        kept = kept[: number_named(named, kept, numbers)]
         for column in self._columns.values():
             column.keep(kept)
         self._origin = _left(self._origin, kept)
-        numbers = np.zeros(self.rows, np.int64)
-        numbers[kept] = np.arange(len(kept))
         self.rows = self._left = len(kept)
         return numbers
 

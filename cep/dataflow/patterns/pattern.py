@@ -240,7 +240,7 @@ class PatternOperator(SequentialOperator):
             self.lags.clear()
 
     def contents(self) -> str:
-        opened = self.ways.groups[: len(self.numbers), places.OPEN]
+        opened = self.ways.opened(len(self.numbers))
         largest = np.argsort(-opened, kind="stable")[:3].tolist()
         columns = self.numbers.columns
         keys = "; ".join(f"{describe_group(columns, self.by, group)} ({opened[group]} open)" for group in largest) or "none"

@@ -6,33 +6,31 @@ for what comes out, that is said, and nothing is written.
 
 from __future__ import annotations
 
+import numpy as np
+
 from cep.kernels.jit import apart, inlined
-from cep.kernels.machine.memory import prefetch
 from cep.kernels.patterns.cohort_places import (
-    ABOVE,
-    ALONG,
-    BEGUN,
-    COHORT_START_WORDS,
+    BELOW,
+    BESIDE,
     FIRST_DUE,
-    FIRST_START,
-    FOLLOWING_COHORT,
-    FREE_COHORT_STARTS,
+    FIRST_NUMBER,
     FREE_STAGES,
-    LAST_START,
-    LEFT_COHORT_STARTS,
+    FROM,
+    HEEDING,
+    HOLES,
+    LAST_BELOW,
     LEFT_STAGES,
-    NEXT_START,
+    NEXT_NUMBER,
     OUTLOOK,
-    STAGE,
-    STAGE_GROUP,
+    RARE_MATCHES,
+    RING,
+    RING_SCALE,
     START_ROW,
-    START_SEQ,
+    START_SCALE,
+    START_SCALE_BITS,
     START_TIME,
-    START_USED,
-    STEP_MOVE,
     STEP_ROW,
-    STEP_SEQ,
-    USES,
+    UPTO,
 )
 from cep.kernels.patterns.cohort_tables import (
     chains_at,
@@ -41,7 +39,7 @@ from cep.kernels.patterns.cohort_tables import (
     complete_at,
     done_at,
     firsts_at,
-    path_at,
+    rare_at,
     stages_at,
 )
 from cep.kernels.patterns.lines import (
@@ -67,11 +65,9 @@ from cep.kernels.patterns.places import (
     LAST_NODE,
     LIFE,
     MATCH,
-    MATCHES,
     NONE,
     NUMBER,
     OF_GROUP,
-    OPEN,
     OVER,
     PAST_LAST,
     ROWS_OUT,
@@ -89,21 +85,44 @@ from cep.kernels.patterns.places import (
 
 
 @inlined
-def new_cohort(tables: Tables, group: int, outlook: int, following: int, first: int, last: int) -> Number:
-    """One start, or stage below, has it."""
+def start_line(tables: Tables, group: int, number: int) -> Number:
+    """Where the start of that number lies."""
+    ring = cohort_groups_at(tables)[group, RING]
+    return (ring >> 6) + (number & ((1 << (ring & (RING_SCALE - 1))) - 1))
+
+
+@inlined
+def first_row(starts: np.ndarray, line: int) -> Number:
+    """The number among all of a start's first row; negative: the start is over."""
+    return starts[line, START_ROW] >> START_SCALE_BITS
+
+
+@inlined
+def new_cohort(tables: Tables, outlook: int, beside: int, first: int, upto: int, below: int) -> Number:
+    """Of starts from `first` to before `upto`, those of the stage `below` (NONE: none) first."""
     stages = stages_at(tables)
     stage = new_line(stages, desk_at(tables), FREE_STAGES, LEFT_STAGES)
-    stages[stage, OUTLOOK], stages[stage, USES], stages[stage, STAGE_GROUP] = outlook, 1, group
-    stages[stage, FOLLOWING_COHORT], stages[stage, FIRST_START], stages[stage, LAST_START] = following, first, last
+    stages[stage, BELOW], stages[stage, BESIDE], stages[stage, FROM], stages[stage, UPTO] = below, beside, first, upto
+    stages[stage, OUTLOOK], stages[stage, LAST_BELOW] = outlook, below
     return stage
 
 
 @inlined
-def step_up(tables: Tables, stage: int, above: int, row: int, seq: int, move: int) -> None:
-    """A cohort until now is below another from now on."""
+def step_from(tables: Tables, stage: int, row: int, move: int) -> None:
+    """A cohort until now is the last stage below another from now on."""
     stages = stages_at(tables)
-    stages[stage, ABOVE], stages[stage, OUTLOOK] = above, NONE
-    stages[stage, STEP_ROW], stages[stage, STEP_SEQ], stages[stage, STEP_MOVE] = row, seq, move
+    stages[stage, OUTLOOK], stages[stage, BESIDE], stages[stage, STEP_ROW] = -1 - move, NONE, row
+
+
+@inlined
+def put_below(tables: Tables, cohort: int, first: int, last: int) -> None:
+    """Stages beside each other are the last ones below `cohort`."""
+    stages = stages_at(tables)
+    if stages[cohort, BELOW] >= 0:
+        stages[stages[cohort, LAST_BELOW], BESIDE] = first
+    else:
+        stages[cohort, BELOW] = first
+    stages[cohort, LAST_BELOW] = last
 
 
 @inlined
@@ -111,152 +130,186 @@ def link_cohort(tables: Tables, group: int, before: int, cohort: int) -> None:
     """`cohort` (NONE: none) comes behind `before` (NONE: it is the first)."""
     groups, stages = cohort_groups_at(tables), stages_at(tables)
     if before >= 0:
-        stages[before, FOLLOWING_COHORT] = cohort
+        stages[before, BESIDE] = cohort
     else:
         groups[group, HEAD] = cohort
 
 
-@inlined
-def _free_start(tables: Tables, group: int, start: int) -> None:
-    """And the stages that nothing has any more; not the cohort."""
-    starts, stages, desk = cohort_starts_at(tables), stages_at(tables), desk_at(tables)
-    stage = starts[start, STAGE]
-    stages[stage, USES] -= 1
-    while stages[stage, USES] == 0 and stages[stage, OUTLOOK] < 0:
-        above = stages[stage, ABOVE]
-        free_line(stages, desk, stage, FREE_STAGES, LEFT_STAGES)
-        stage = above
-        stages[stage, USES] -= 1
-    starts[start, START_ROW] = NONE
-    free_line(starts, desk, start, FREE_COHORT_STARTS, LEFT_COHORT_STARTS)
-    cohort_groups_at(tables)[group, OPEN] -= 1
+@apart
+def apart_free_stages(tables: Tables, stage: int) -> None:
+    """All from `stage` on that lie beside each other, with those below."""
+    stages = stages_at(tables)
+    while stage >= 0:
+        following = stages[stage, BESIDE]
+        if stages[stage, BELOW] >= 0:
+            last = following = stages[stage, BELOW]
+            while stages[last, BESIDE] >= 0:
+                last = stages[last, BESIDE]
+            stages[last, BESIDE] = stages[stage, BESIDE]
+        free_stage(tables, stage)
+        stage = following
 
 
 @inlined
-def _free_cohort(tables: Tables, cohort: int) -> None:
+def free_stage(tables: Tables, stage: int) -> None:
     """Its line; nothing has it any more."""
     stages = stages_at(tables)
-    stages[cohort, OUTLOOK], stages[cohort, USES] = NONE, 0
-    free_line(stages, desk_at(tables), cohort, FREE_STAGES, LEFT_STAGES)
+    stages[stage, UPTO] = NONE
+    free_line(stages, desk_at(tables), stage, FREE_STAGES, LEFT_STAGES)
 
 
 @inlined
-def _end_cohort(tables: Tables, group: int, before: int, cohort: int) -> None:
-    """The cohort behind `before`, which has no start any more."""
+def _end_cohort(tables: Tables, group: int, before: int, cohort: int, over: int) -> None:
+    """The cohort behind `before`, of which `over` starts were open until now."""
     groups, stages = cohort_groups_at(tables), stages_at(tables)
-    link_cohort(tables, group, before, stages[cohort, FOLLOWING_COHORT])
+    link_cohort(tables, group, before, stages[cohort, BESIDE])
     if groups[group, TAIL] == cohort:
         groups[group, TAIL] = before
-    _free_cohort(tables, cohort)
-    if before < 0:
-        _note_due(tables, group)
+    stages[cohort, BESIDE] = NONE
+    apart_free_stages(tables, cohort)
+    _note_over(tables, group, before, over)
 
 
 @inlined
-def _note_due(tables: Tables, group: int) -> None:
-    """The group has another first start."""
+def _note_over(tables: Tables, group: int, before: int, over: int) -> None:
+    """Starts of the cohort behind `before` are over: if it was the first one, the group has another first start, or none."""
     groups, starts, stages, parameters = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables), parameters_at(tables)
-    if groups[group, HEAD] < 0 or parameters[LIFE] == FAR:
+    if before >= 0:
+        rare_at(tables)[group, HOLES] += over
+        return
+    cohort = groups[group, HEAD]
+    first = stages[cohort, FROM] if cohort >= 0 else groups[group, NEXT_NUMBER]
+    left = first - groups[group, FIRST_NUMBER] - over
+    if left > 0:
+        rare_at(tables)[group, HOLES] -= left
+    groups[group, FIRST_NUMBER] = first
+    if cohort < 0 or parameters[LIFE] == FAR:
         groups[group, FIRST_DUE] = FAR
     else:
-        groups[group, FIRST_DUE] = starts[stages[groups[group, HEAD], FIRST_START], START_TIME] + parameters[LIFE]
+        groups[group, FIRST_DUE] = starts[start_line(tables, group, first), START_TIME] + parameters[LIFE]
 
 
-@inlined
-def drop_cohort(tables: Tables, group: int, before: int, cohort: int) -> None:
+@apart
+def apart_drop_cohort(tables: Tables, group: int, before: int, cohort: int) -> None:
     """With all its starts."""
-    starts, stages = cohort_starts_at(tables), stages_at(tables)
-    start = stages[cohort, FIRST_START]
-    while start >= 0:
-        following = starts[start, NEXT_START]
-        _free_start(tables, group, start)
-        start = following
-    _end_cohort(tables, group, before, cohort)
+    starts, stages, over = cohort_starts_at(tables), stages_at(tables), 0
+    for number in range(stages[cohort, FROM], stages[cohort, UPTO]):
+        line = start_line(tables, group, number)
+        over += starts[line, START_ROW] >= 0
+        starts[line, START_ROW] = NONE
+    _end_cohort(tables, group, before, cohort, over)
 
 
-@inlined
-def drop_first_start(tables: Tables, group: int, before: int, cohort: int) -> None:
+@apart
+def apart_drop_first(tables: Tables, group: int, before: int, cohort: int) -> None:
     """The first start of a cohort, which ends with its last."""
     starts, stages = cohort_starts_at(tables), stages_at(tables)
-    start = stages[cohort, FIRST_START]
-    following = starts[start, NEXT_START]
-    _free_start(tables, group, start)
-    if following < 0:
-        _end_cohort(tables, group, before, cohort)
-    else:
-        stages[cohort, FIRST_START] = following
-        if before < 0:
-            _note_due(tables, group)
+    number = stages[cohort, FROM]
+    starts[start_line(tables, group, number), START_ROW] = NONE
+    number += 1
+    if number == stages[cohort, UPTO]:
+        _end_cohort(tables, group, before, cohort, 1)
+        return
+    while starts[start_line(tables, group, number), START_ROW] < 0:
+        number += 1  # the last one is open
+    stages[cohort, FROM] = number
+    _leave_stages(tables, cohort, number)
+    _note_over(tables, group, before, 1)
+
+
+@inlined
+def _leave_stages(tables: Tables, cohort: int, number: int) -> None:
+    """Stages whose starts are before `number` are over; those that had starts before it and have others are first ones."""
+    stages = stages_at(tables)
+    stage, below = cohort, stages[cohort, BELOW]
+    while below >= 0 and stages[below, FROM] < number:
+        if stages[below, UPTO] > number:
+            stages[below, FROM] = number
+            stage, below = below, stages[below, BELOW]
+        else:
+            stages[stage, BELOW], stages[below, BESIDE] = stages[below, BESIDE], NONE
+            apart_free_stages(tables, below)
+            below = stages[stage, BELOW]
+
+
+@apart
+def apart_drop_all(tables: Tables, group: int) -> None:
+    """All starts of a group."""
+    groups, starts = cohort_groups_at(tables), cohort_starts_at(tables)
+    for number in range(groups[group, FIRST_NUMBER], groups[group, NEXT_NUMBER]):
+        starts[start_line(tables, group, number), START_ROW] = NONE
+    apart_free_stages(tables, groups[group, HEAD])
+    groups[group, HEAD], groups[group, TAIL], groups[group, FIRST_DUE], groups[group, HEEDING] = NONE, NONE, FAR, 0
+    groups[group, FIRST_NUMBER] = groups[group, NEXT_NUMBER]
+    if rare_at(tables)[group, HOLES] != 0:
+        rare_at(tables)[group, HOLES] = 0
 
 
 # --- what comes out ---------------------------------------------------------------------------------------------------
 
 
-@inlined
-def tell_start(tables: Tables, kind: int, group: int, start: int, chain: int, now: int, by_row: int) -> bool:
-    """Writes what has come of a start, with the rows of a chain; False: there is no room, and nothing is written."""
-    groups, starts, stages, path, rows, desk, emitted = (
-        cohort_groups_at(tables),
+@apart
+def apart_tell_start(tables: Tables, kind: int, group: int, cohort: int, chain: int, row: int, move: int, now: int, by_row: int) -> bool:
+    """Writes what has come of the first start of a cohort, with the rows of a chain, behind a step by `row` that is not made, unless `move`
+    is negative; False: there is no room, and nothing is written."""
+    starts, stages, rows, desk, emitted = (
         cohort_starts_at(tables),
         stages_at(tables),
-        path_at(tables),
         rows_at(tables),
         desk_at(tables),
         emitted_at(tables),
     )
     firsts, chains = firsts_at(tables), chains_at(tables)
-    steps, stage = 0, starts[start, STAGE]
-    while stages[stage, OUTLOOK] < 0:
-        if steps < len(path):
-            path[steps] = stage
+    number, steps, stage = stages[cohort, FROM], 1, stages[cohort, BELOW]
+    while stage >= 0 and stages[stage, FROM] <= number:
         steps += 1
-        stage = stages[stage, ABOVE]
+        stage = stages[stage, BELOW]
     begin, line = desk[ROWS_OUT], desk[EMITTED]
     stop = begin + steps + 1
-    if line == len(emitted) or steps > len(path) or stop > len(rows):
+    if line == len(emitted) or stop > len(rows):
         desk[WANTED] = steps + 1
         return False
-    at = stop  # from the last row to the first: where that will be is not known before
-    for k in range(steps - 1, -1, -1):
-        stage = path[k]
-        if stages[stage, STEP_MOVE] != ALONG:
-            own = firsts[stages[stage, STEP_MOVE]] + chain
+    at, stage = stop, cohort  # from the last row to the first: where that will be is not known before
+    for _ in range(steps):
+        if move >= 0:
+            own = firsts[move] + chain
             chain = chains[own, 0]
             if chains[own, 1] >= 0:
                 at -= 1
-                rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = line, stages[stage, STEP_ROW], chains[own, 1], stages[stage, STEP_SEQ]
+                rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = line, row, chains[own, 1], row
+        stage = stages[stage, BELOW]
+        if stage >= 0:
+            row, move = stages[stage, STEP_ROW], -1 - stages[stage, OUTLOOK]
     at -= 1
-    variable = chains[firsts[starts[start, BEGUN]] + chain, 1]
-    rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = line, starts[start, START_ROW], variable, starts[start, START_SEQ]
+    start = start_line(tables, group, number)
+    row = first_row(starts, start)
+    variable = chains[firsts[(starts[start, START_ROW] & (START_SCALE - 1)) >> 1] + chain, 1]
+    rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = line, row, variable, row
     if at > begin:
         for k in range(stop - at):
             for word in range(4):
                 rows[begin + k, word] = rows[at + k, word]
     desk[ROWS_OUT] = begin + stop - at
-    emitted[line, TOGETHER] = number_together(groups, desk, group, now, by_row) if kind == MATCH else 0
+    emitted[line, TOGETHER] = number_together(rare_at(tables), RARE_MATCHES, desk, group, now, by_row) if kind == MATCH else 0
     emitted[line, KIND], emitted[line, OF_GROUP], emitted[line, BY_ROW], emitted[line, LAST_NODE] = kind, group, by_row, NONE
-    emitted[line, AT], emitted[line, NUMBER] = OVER if now == FAR else now, groups[group, MATCHES]
-    emitted[line, FIRST_TIME], emitted[line, FIRST_ROW] = starts[start, START_TIME], starts[start, START_ROW]
+    emitted[line, AT], emitted[line, NUMBER] = OVER if now == FAR else now, rare_at(tables)[group, RARE_MATCHES]
+    emitted[line, FIRST_TIME], emitted[line, FIRST_ROW] = starts[start, START_TIME], row
     desk[EMITTED] = line + 1
     return True
 
 
 @inlined
-def _mark_used(tables: Tables, cohort: int, first: int, stop: int) -> None:
+def _mark_used(tables: Tables, group: int, cohort: int, first: int, stop: int) -> None:
     """Starts behind the first one of `cohort` whose rows are among those that came out from `first` to before `stop`."""
-    starts, stages, rows = cohort_starts_at(tables), stages_at(tables), rows_at(tables)
-    other, k = starts[stages[cohort, FIRST_START], NEXT_START], first
-    while k < stop:
-        if other < 0:
-            cohort = stages[cohort, FOLLOWING_COHORT]
-            if cohort < 0:
-                return
-            other = stages[cohort, FIRST_START]
-        elif starts[other, START_SEQ] < rows[k, 3]:
-            other = starts[other, NEXT_START]
+    groups, starts, stages, rows = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables), rows_at(tables)
+    number, k = stages[cohort, FROM] + 1, first
+    while k < stop and number < groups[group, NEXT_NUMBER]:
+        start = start_line(tables, group, number)
+        if first_row(starts, start) < rows[k, 1]:
+            number += 1
         else:
-            if starts[other, START_SEQ] == rows[k, 3]:
-                starts[other, START_USED] = 1
+            if first_row(starts, start) == rows[k, 1]:
+                starts[start, START_ROW] |= 1
             k += 1
 
 
@@ -265,11 +318,11 @@ def _resume(tables: Tables, first: int, stop: int) -> Number:
     """The number of the first row that may begin a match behind the one whose rows came out from `first` to before `stop`."""
     rows, parameters = rows_at(tables), parameters_at(tables)
     if parameters[SKIP] == PAST_LAST:
-        return rows[stop - 1, 3] + 1
+        return rows[stop - 1, 1] + 1
     found = NONE
     for k in range(first, stop):
         if rows[k, 2] == parameters[SKIP_VARIABLE]:
-            found = rows[k, 3]
+            found = rows[k, 1]
             if parameters[SKIP] == TO_FIRST:
                 return found
     return found
@@ -280,13 +333,13 @@ def take_cohort_match(tables: Tables, group: int, before: int, cohort: int, now:
     """The first start of a cohort has its match: it comes out, and it goes on behind it. False: there is no room."""
     parameters = parameters_at(tables)
     stages, desk = stages_at(tables), desk_at(tables)
-    start, first = stages[cohort, FIRST_START], desk[ROWS_OUT]
-    if not tell_start(tables, MATCH, group, start, complete_at(tables)[stages[cohort, OUTLOOK]], now, by_row):
+    first = desk[ROWS_OUT]
+    if not apart_tell_start(tables, MATCH, group, cohort, complete_at(tables)[stages[cohort, OUTLOOK]], NONE, NONE, now, by_row):
         return False
     if parameters[WANTS_TIMED_OUT] and parameters[SKIP] != PAST_LAST:
-        _mark_used(tables, cohort, first, desk[ROWS_OUT])
+        _mark_used(tables, group, cohort, first, desk[ROWS_OUT])
     if parameters[SKIP] == TO_NEXT:
-        drop_first_start(tables, group, before, cohort)
+        apart_drop_first(tables, group, before, cohort)
         return True
     _drop_before(tables, group, _resume(tables, first, desk[ROWS_OUT]))
     return True
@@ -294,38 +347,24 @@ def take_cohort_match(tables: Tables, group: int, before: int, cohort: int, now:
 
 @inlined
 def _drop_before(tables: Tables, group: int, resume: int) -> None:
-    """All starts of rows before number `resume` of the group."""
+    """All starts of rows before number `resume` of the group, of which the first is one."""
     groups, starts, stages = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables)
-    cohort, left = groups[group, HEAD], NONE
-    while cohort >= 0 and left < 0:
-        left = stages[cohort, FIRST_START]
-        while left >= 0 and starts[left, START_SEQ] < resume:
-            following = starts[left, NEXT_START]
-            _free_start(tables, group, left)
-            left = following
-        if left >= 0:
-            stages[cohort, FIRST_START] = left
-        else:
-            behind = stages[cohort, FOLLOWING_COHORT]
-            _free_cohort(tables, cohort)
-            cohort = behind
-    groups[group, HEAD] = cohort
-    if cohort < 0:
-        groups[group, TAIL] = NONE
-    _note_due(tables, group)
+    last = stages[groups[group, TAIL], UPTO] - 1
+    if first_row(starts, start_line(tables, group, last)) < resume:
+        apart_drop_all(tables, group)
+        return
+    while first_row(starts, start_line(tables, group, groups[group, FIRST_NUMBER])) < resume:
+        apart_drop_first(tables, group, NONE, groups[group, HEAD])
 
 
 @apart
 def apart_decide_cohorts(tables: Tables, group: int, now: int, by_row: int) -> bool:
     """Matches of starts that are known, and do not wait for earlier ones; False: there is no room."""
     groups, stages, done, parameters = cohort_groups_at(tables), stages_at(tables), done_at(tables), parameters_at(tables)
-    starts = cohort_starts_at(tables)
     before, cohort = NONE, groups[group, HEAD]
     while cohort >= 0:
         if done[stages[cohort, OUTLOOK]]:
-            if stages[cohort, FOLLOWING_COHORT] >= 0:
-                prefetch(starts, stages[stages[cohort, FOLLOWING_COHORT], FIRST_START] * COHORT_START_WORDS)
-            last, after = stages[cohort, FIRST_START] == stages[cohort, LAST_START], stages[cohort, FOLLOWING_COHORT]
+            last, after = stages[cohort, FROM] + 1 == stages[cohort, UPTO], stages[cohort, BESIDE]
             if not take_cohort_match(tables, group, before, cohort, now, by_row):
                 return False
             if parameters[SKIP] != TO_NEXT:
@@ -335,5 +374,5 @@ def apart_decide_cohorts(tables: Tables, group: int, now: int, by_row: int) -> b
         elif parameters[SKIP] != TO_NEXT:
             return True
         else:
-            before, cohort = cohort, stages[cohort, FOLLOWING_COHORT]
+            before, cohort = cohort, stages[cohort, BESIDE]
     return True

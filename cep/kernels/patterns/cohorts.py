@@ -4,14 +4,13 @@ What stands where in its tables: `cep.kernels.patterns.cohort_places`, `cohort_t
 
 1. Starts of a group are in order in its cohorts, and the cohorts are in order too; neighbours have different outlooks. So what is decided
    first, and what time is over for first, is in front.
-2. A cohort that moves is a stage below from then on, and there is a new one above it. If the cohort before it has come to the same outlook
-   that one is above it, and its starts are that one's last.
-3. What comes out is written when it is decided, rows and all; where there is no room the loop stops, and goes on there.
+2. A cohort that moves is a stage below a new one from then on. If the cohort before it has come to the same outlook it is below that one,
+   whose last starts are its.
+3. Where the first start has its match by a row, and all others are over then, that is told without a step.
+4. What comes out is written when it is decided, rows and all; where there is no room the loop stops, and goes on there.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -19,40 +18,55 @@ from cep.kernels.jit import apart, inlined, kernel
 from cep.kernels.machine.memory import prefetch
 from cep.kernels.patterns.cohort_lines import (
     apart_decide_cohorts,
-    drop_cohort,
-    drop_first_start,
+    apart_drop_all,
+    apart_drop_cohort,
+    apart_drop_first,
+    apart_tell_start,
+    first_row,
+    free_stage,
     link_cohort,
     new_cohort,
-    step_up,
+    put_below,
+    start_line,
+    step_from,
     take_cohort_match,
-    tell_start,
 )
 from cep.kernels.patterns.cohort_places import (
-    BEGUN,
+    ABOVE,
+    BELOW,
+    BESIDE,
     COHORT_GROUP_WORDS,
     COHORT_START_WORDS,
     DEAD,
     FIRST_DUE,
-    FIRST_START,
-    FOLLOWING_COHORT,
-    FREE_COHORT_STARTS,
-    LAST_START,
-    LEFT_COHORT_STARTS,
+    FIRST_NUMBER,
+    FREE_RINGS,
+    FROM,
+    GROUPS,
+    HEEDING,
+    HOLES,
+    LAST_BELOW,
     LEFT_STAGES,
-    NEXT_START,
+    NEXT_NUMBER,
     OUTLOOK,
     PENDING,
+    RARE_LAST,
+    RARE_MATCHES,
+    RARE_WORDS,
+    RING,
+    RING_AT_FIRST,
+    RING_SCALE,
     SAME,
-    STAGE,
     STAGE_WORDS,
     START_ROW,
-    START_SEQ,
+    START_SCALE,
+    START_SCALE_BITS,
     START_TIME,
-    START_USED,
     STEP_ROW,
+    UPTO,
     USED_COHORT_STARTS,
     USED_STAGES,
-    USES,
+    WANTED_STARTS,
 )
 from cep.kernels.patterns.cohort_tables import (
     begins_at,
@@ -60,7 +74,9 @@ from cep.kernels.patterns.cohort_tables import (
     cohort_starts_at,
     complete_at,
     done_at,
+    heeded_at,
     moves_at,
+    rare_at,
     stages_at,
     targets_at,
 )
@@ -69,12 +85,12 @@ from cep.kernels.patterns.lines import (
     Tables,
     desk_at,
     heap_at,
-    new_line,
     parameters_at,
     pop,
     push,
 )
 from cep.kernels.patterns.places import (
+    ANY_ROW,
     AT_ROW,
     DROPPED,
     DROPS,
@@ -82,15 +98,14 @@ from cep.kernels.patterns.places import (
     FAR,
     HEAD,
     HEAP,
-    LAST,
     LIFE,
     LIMIT,
-    MATCHES,
+    MATCH,
     NONE,
-    OPEN,
     OVERFULL,
+    PAST_LAST,
     QUIET,
-    SEQ,
+    SKIP,
     TAIL,
     TAKEN,
     TIMED_OUT,
@@ -100,8 +115,8 @@ from cep.kernels.patterns.places import (
     WANTS_TIMED_OUT,
 )
 
-#: Rows ahead at which a group is asked for, the cohorts of one, their starts, their stages.
-AHEAD, SOON, NEXT_SOON, LAST_SOON = 24, 14, 8, 4
+#: Rows ahead at which a group is asked for, the cohorts of one and its starts.
+AHEAD, SOON, LAST_SOON = 24, 14, 7
 #: Groups in which time passes together, and starts of each that are asked for: a quarter of a megabyte.
 DUE_GROUPS, DUE_STARTS = 32, 128
 
@@ -114,7 +129,7 @@ def _group_due(tables: Tables, group: int) -> Number:
     """When time decides on anything of a group, or FAR; of one that has no start that does not matter."""
     groups, parameters = cohort_groups_at(tables), parameters_at(tables)
     due = groups[group, FIRST_DUE]
-    return due if parameters[TTL] == FAR else min(due, groups[group, LAST] + parameters[TTL])
+    return due if parameters[TTL] == FAR else min(due, rare_at(tables)[group, RARE_LAST] + parameters[TTL])
 
 
 @apart
@@ -129,15 +144,14 @@ def apart_pass_cohorts(tables: Tables, group: int, before: int) -> bool:
         if due >= before and before != FAR:
             return True
         cohort = groups[group, HEAD]
-        start = stages[cohort, FIRST_START]
         if complete[stages[cohort, OUTLOOK]] >= 0:
             if not take_cohort_match(tables, group, NONE, cohort, due, NONE):
                 return False
         else:
-            told = parameters[WANTS_TIMED_OUT] and not starts[start, START_USED]
-            if told and not tell_start(tables, TIMED_OUT, group, start, 0, due, NONE):
+            told = parameters[WANTS_TIMED_OUT] and not starts[start_line(tables, group, groups[group, FIRST_NUMBER]), START_ROW] & 1
+            if told and not apart_tell_start(tables, TIMED_OUT, group, cohort, 0, NONE, NONE, due, NONE):
                 return False
-            drop_first_start(tables, group, NONE, cohort)
+            apart_drop_first(tables, group, NONE, cohort)
         cohort = groups[group, HEAD]
         if cohort >= 0 and done[stages[cohort, OUTLOOK]]:
             groups[group, FIRST_DUE] = due  # it has waited for those that are gone
@@ -148,87 +162,188 @@ def apart_pass_cohorts(tables: Tables, group: int, before: int) -> bool:
 
 
 @inlined
-def _move_cohorts(tables: Tables, group: int, bits: int, row: int, seq: int) -> Number:
+def _move_cohorts(tables: Tables, group: int, bits: int, row: int) -> Number:
     """Returns whether a match of one of them is known."""
-    groups, starts, stages, parameters = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables), parameters_at(tables)
+    groups, stages, parameters = cohort_groups_at(tables), stages_at(tables), parameters_at(tables)
     moves, targets, done = moves_at(tables), targets_at(tables), done_at(tables)
+    heeded, heeding = heeded_at(tables), 0
     last, cohort, found = NONE, groups[group, HEAD], 0
     while cohort >= 0:
-        following, outlook = stages[cohort, FOLLOWING_COHORT], stages[cohort, OUTLOOK]
+        following, outlook = stages[cohort, BESIDE], stages[cohort, OUTLOOK]
         move = moves[(outlook << parameters[VARIABLES]) + bits]
         if move == DEAD:
-            drop_cohort(tables, group, last, cohort)
+            apart_drop_cohort(tables, group, last, cohort)
             cohort = following
             continue
         if move != SAME:
             outlook = targets[move]
         found |= done[outlook]
+        heeding |= heeded[outlook]
         if last >= 0 and stages[last, OUTLOOK] == outlook:
-            starts[stages[last, LAST_START], NEXT_START] = stages[cohort, FIRST_START]
-            stages[last, LAST_START] = stages[cohort, LAST_START]
-            stages[last, FOLLOWING_COHORT] = following
-            stages[last, USES] += 1
-            step_up(tables, cohort, last, row, seq, move)
+            stages[last, UPTO], stages[last, BESIDE] = stages[cohort, UPTO], following
+            if move != SAME:
+                step_from(tables, cohort, row, move)
+                put_below(tables, last, cohort, cohort)
+            else:
+                if stages[cohort, BELOW] >= 0:
+                    put_below(tables, last, stages[cohort, BELOW], stages[cohort, LAST_BELOW])
+                free_stage(tables, cohort)
         elif move != SAME:
-            above = new_cohort(tables, group, outlook, following, stages[cohort, FIRST_START], stages[cohort, LAST_START])
-            step_up(tables, cohort, above, row, seq, move)
+            above = new_cohort(tables, outlook, following, stages[cohort, FROM], stages[cohort, UPTO], cohort)
+            step_from(tables, cohort, row, move)
             link_cohort(tables, group, last, above)
             last = above
         else:
             last = cohort
         cohort = following
-    groups[group, TAIL] = last
+    groups[group, TAIL], groups[group, HEEDING] = last, heeding
     return found
 
 
 @inlined
-def _begin(tables: Tables, group: int, move: int, time: int, row: int, seq: int) -> Number:
+def _ends_all(tables: Tables, group: int, bits: int) -> Number:
+    """The move that the row is to the group's first start, if that has its match with it and all that are open are over then; or NONE."""
+    groups, stages, parameters = cohort_groups_at(tables), stages_at(tables), parameters_at(tables)
+    if parameters[SKIP] != PAST_LAST or groups[group, HEAD] < 0:
+        return NONE
+    move = moves_at(tables)[(stages[groups[group, HEAD], OUTLOOK] << parameters[VARIABLES]) + bits]
+    return move if move >= 0 and done_at(tables)[targets_at(tables)[move]] else NONE
+
+
+@inlined
+def open_starts_of(tables: Tables, group: int) -> Number:
+    """How many starts are open."""
+    groups = cohort_groups_at(tables)
+    return groups[group, NEXT_NUMBER] - groups[group, FIRST_NUMBER] - rare_at(tables)[group, HOLES]
+
+
+@inlined
+def _begin(tables: Tables, group: int, move: int, time: int, row: int) -> Number:
     """A start: of the last cohort if that has its outlook. Returns whether its match is known."""
     parameters = parameters_at(tables)
-    groups, starts, stages, desk = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables), desk_at(tables)
-    outlook, cohort = targets_at(tables)[move], groups[group, TAIL]
-    start = new_line(starts, desk, FREE_COHORT_STARTS, LEFT_COHORT_STARTS)
-    starts[start, NEXT_START], starts[start, START_TIME], starts[start, START_SEQ], starts[start, START_ROW] = NONE, time, seq, row
-    starts[start, BEGUN], starts[start, START_USED] = move, 0
+    groups, starts, stages = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables)
+    outlook, cohort, number = targets_at(tables)[move], groups[group, TAIL], groups[group, NEXT_NUMBER]
+    start = start_line(tables, group, number)
+    starts[start, START_TIME], starts[start, START_ROW] = time, row << START_SCALE_BITS | move << 1
     if cohort >= 0 and stages[cohort, OUTLOOK] == outlook:
-        starts[stages[cohort, LAST_START], NEXT_START] = start
-        stages[cohort, LAST_START] = start
-        stages[cohort, USES] += 1
+        stages[cohort, UPTO] = number + 1
     else:
-        made = new_cohort(tables, group, outlook, NONE, start, start)
+        made = new_cohort(tables, outlook, NONE, number, number + 1, NONE)
         link_cohort(tables, group, cohort, made)
-        if cohort < 0 and parameters[LIFE] != FAR:
-            groups[group, FIRST_DUE] = time + parameters[LIFE]
-        groups[group, TAIL] = cohort = made
-    starts[start, STAGE] = cohort
-    groups[group, OPEN] += 1
+        groups[group, TAIL] = made
+        if cohort < 0:
+            groups[group, FIRST_NUMBER] = number
+            if parameters[LIFE] != FAR:
+                groups[group, FIRST_DUE] = time + parameters[LIFE]
+    groups[group, HEEDING] |= heeded_at(tables)[outlook]
+    groups[group, NEXT_NUMBER] = number + 1
     return done_at(tables)[outlook]
 
 
 @inlined
 def _drop_oldest(tables: Tables, group: int, now: int, by_row: int) -> bool:
     """False: there is no room for what comes out."""
-    groups, stages, parameters = cohort_groups_at(tables), stages_at(tables), parameters_at(tables)
+    groups, parameters = cohort_groups_at(tables), parameters_at(tables)
     cohort = groups[group, HEAD]
-    if parameters[WANTS_TIMED_OUT] and not tell_start(tables, TIMED_OUT, group, stages[cohort, FIRST_START], 0, now, by_row):
+    if parameters[WANTS_TIMED_OUT] and not apart_tell_start(tables, TIMED_OUT, group, cohort, 0, NONE, NONE, now, by_row):
         return False
-    drop_first_start(tables, group, NONE, cohort)
+    apart_drop_first(tables, group, NONE, cohort)
     desk_at(tables)[DROPPED] += 1
     return True
 
 
-@inlined
-def _rows_with_room(tables: Tables) -> Any:
-    """For how many rows there is room at least, but for stages: each begins a start at most, and goes into the heap once."""
-    starts, desk = cohort_starts_at(tables), desk_at(tables)
-    return min(desk[LEFT_COHORT_STARTS] + len(starts) - desk[USED_COHORT_STARTS], len(heap_at(tables)) - desk[HEAP]) - 1
+# --- room -------------------------------------------------------------------------------------------------------------
+
+
+@apart
+def apart_renew_ring(tables: Tables, group: int) -> bool:
+    """Another ring for the starts of a group, twice as long as they are many; those that are over are left out. False: there is no room for
+    it."""
+    groups, starts, desk = cohort_groups_at(tables), cohort_starts_at(tables), desk_at(tables)
+    class_ = RING_AT_FIRST
+    while 1 << class_ < 2 * open_starts_of(tables, group):
+        class_ += 1
+    ring, mask = desk[FREE_RINGS + class_], (1 << class_) - 1
+    if ring >= 0:
+        desk[FREE_RINGS + class_] = starts[ring, START_TIME]
+    elif desk[USED_COHORT_STARTS] + mask + 1 > len(starts):
+        desk[WANTED_STARTS] = mask + 1
+        return False
+    else:
+        ring = desk[USED_COHORT_STARTS]
+        desk[USED_COHORT_STARTS] += mask + 1
+        for line in range(ring, ring + mask + 1):
+            starts[line, START_ROW] = NONE
+    number, upto = groups[group, FIRST_NUMBER], groups[group, NEXT_NUMBER]
+    for was in range(number, upto):
+        line = start_line(tables, group, was)
+        if starts[line, START_ROW] >= 0:
+            for word in range(COHORT_START_WORDS):
+                starts[ring + (number & mask), word] = starts[line, word]
+            number += 1
+        starts[line, START_TIME] = number  # behind it
+    if number < upto:
+        _renumber_stages(tables, group)
+        groups[group, NEXT_NUMBER], rare_at(tables)[group, HOLES] = number, 0
+    free_ring(tables, group)
+    groups[group, RING] = ring * RING_SCALE + class_
+    return True
 
 
 @inlined
-def _has_stages(group: int, tables: Tables) -> Any:
-    """Is there room for all stages that the next row of the group may make?"""
-    stages, desk = stages_at(tables), desk_at(tables)
-    return desk[LEFT_STAGES] + len(stages) - desk[USED_STAGES] > cohort_groups_at(tables)[group, OPEN] + 2
+def free_ring(tables: Tables, group: int) -> None:
+    """The group has none any more."""
+    groups, starts, desk = cohort_groups_at(tables), cohort_starts_at(tables), desk_at(tables)
+    ring, class_ = groups[group, RING] // RING_SCALE, groups[group, RING] % RING_SCALE
+    if class_ > 0:
+        for line in range(ring, ring + (1 << class_)):
+            starts[line, START_ROW] = NONE
+        starts[ring, START_TIME] = desk[FREE_RINGS + class_]
+        desk[FREE_RINGS + class_] = ring
+    groups[group, RING] = 0
+
+
+@inlined
+def _renumber_stages(tables: Tables, group: int) -> None:
+    """Starts of the group have other numbers, of which its old ring says what is behind each. A stage below knows the one above it by its
+    last word."""
+    groups, stages = cohort_groups_at(tables), stages_at(tables)
+    cohort = groups[group, HEAD]
+    while cohort >= 0:
+        stage = cohort
+        while True:
+            _renumber_stage(tables, group, stage)
+            below = stages[stage, BELOW]
+            if below >= 0:
+                stages[below, ABOVE] = stage
+                stage = below
+                continue
+            while stage != cohort and stages[stage, BESIDE] < 0:
+                stage = stages[stage, ABOVE]
+            if stage == cohort:
+                break
+            stages[stages[stage, BESIDE], ABOVE] = stages[stage, ABOVE]
+            stage = stages[stage, BESIDE]
+        cohort = stages[cohort, BESIDE]
+
+
+@inlined
+def _renumber_stage(tables: Tables, group: int, stage: int) -> None:
+    """Its first and last starts are open."""
+    starts, stages = cohort_starts_at(tables), stages_at(tables)
+    stages[stage, FROM] = starts[start_line(tables, group, stages[stage, FROM]), START_TIME] - 1
+    stages[stage, UPTO] = starts[start_line(tables, group, stages[stage, UPTO] - 1), START_TIME]
+
+
+@inlined
+def _has_room(group: int, tables: Tables) -> bool:
+    """Is there room for all stages that the next row of the group may make, and in the heap? Else `desk` says how much is wanted."""
+    groups, stages, desk, heap = cohort_groups_at(tables), stages_at(tables), desk_at(tables), heap_at(tables)
+    wanted = groups[group, NEXT_NUMBER] - groups[group, FIRST_NUMBER] + 2
+    if desk[LEFT_STAGES] + len(stages) - desk[USED_STAGES] > wanted and len(heap) > desk[HEAP] + 1:
+        return True
+    desk[WANTED] = wanted + 1
+    return False
 
 
 @inlined
@@ -242,62 +357,110 @@ def _watch(tables: Tables, group: int) -> None:
 
 
 @inlined
-def _ask_ahead(tables: Tables, numbers: np.ndarray, i: int) -> None:
-    """What rows soon look at is asked for, one after the other: a group, its first and last cohorts, the starts at their ends, the stage
-    that the first start has. Half of the loop waited for these. There are no branches, which would often be guessed wrong: what is not
-    there is line 0."""
+def _ask_ahead(tables: Tables, numbers: np.ndarray, bits: np.ndarray, i: int) -> None:
+    """What rows soon look at is asked for, one after the other: a group, its first and last cohorts, its first start and the next one.
+    There are no branches, which would often be guessed wrong: what is not there is asked for all the same."""
     lines, stages, starts = cohort_groups_at(tables), stages_at(tables), cohort_starts_at(tables)
     prefetch(lines, numbers[i + AHEAD] * COHORT_GROUP_WORDS)
     group = numbers[i + SOON]
     prefetch(stages, lines[group, HEAD] * STAGE_WORDS)
     prefetch(stages, lines[group, TAIL] * STAGE_WORDS)
-    group = numbers[i + NEXT_SOON]
-    there = ~(lines[group, HEAD] >> 63)
-    prefetch(starts, stages[lines[group, HEAD] & there, FIRST_START] * COHORT_START_WORDS)
-    prefetch(starts, stages[lines[group, TAIL] & there, LAST_START] * COHORT_START_WORDS)
+    prefetch(starts, start_line(tables, group, lines[group, FIRST_NUMBER]) * COHORT_START_WORDS)
     group = numbers[i + LAST_SOON]
-    there = ~(lines[group, HEAD] >> 63)
-    start = stages[lines[group, HEAD] & there, FIRST_START] & there
-    prefetch(stages, starts[start, STAGE] * STAGE_WORDS)
-    prefetch(starts, starts[start, NEXT_START] * COHORT_START_WORDS)
+    head = lines[group, HEAD] & ~(lines[group, HEAD] >> 63)
+    prefetch(stages, stages[head, BELOW] * STAGE_WORDS)
+    heeds = ((bits[i + LAST_SOON] | ANY_ROW) & lines[group, HEEDING]) != 0
+    prefetch(rare_at(tables), group * heeds * RARE_WORDS)
+
+
+@inlined
+def _leave_behind(tables: Tables, group: int, before: int) -> None:
+    """Time passes until right before `before`, where nothing comes out of that."""
+    groups, starts, stages, parameters = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables), parameters_at(tables)
+    while groups[group, FIRST_DUE] < before:
+        cohort, number = groups[group, HEAD], groups[group, FIRST_NUMBER] + 1
+        start = start_line(tables, group, number)
+        if stages[cohort, BELOW] < 0 and number < stages[cohort, UPTO] and starts[start, START_ROW] >= 0:
+            starts[start_line(tables, group, number - 1), START_ROW] = NONE
+            stages[cohort, FROM] = groups[group, FIRST_NUMBER] = number
+            groups[group, FIRST_DUE] = starts[start, START_TIME] + parameters[LIFE]
+        else:
+            apart_drop_first(tables, group, NONE, cohort)
+
+
+@inlined
+def _pass(tables: Tables, group: int, before: int) -> bool:
+    """As `apart_pass_cohorts`."""
+    parameters = parameters_at(tables)
+    if parameters[QUIET] and parameters[TTL] == FAR:
+        _leave_behind(tables, group, before)
+        return True
+    return _group_due(tables, group) >= before or bool(apart_pass_cohorts(tables, group, before))
+
+
+@apart
+def apart_settle_row(tables: Tables, group: int, now: int, by_row: int) -> Number:
+    """What is decided by a row comes out, and where the group has too many starts the oldest is dropped. Returns 0, 1 where there is no
+    room, 2 where the group has too many starts and none may be dropped."""
+    parameters, desk = parameters_at(tables), desk_at(tables)
+    if not apart_decide_cohorts(tables, group, now, by_row):
+        return 1
+    if open_starts_of(tables, group) > parameters[LIMIT]:
+        if not parameters[DROPS]:
+            desk[OVERFULL] = group
+            return 2
+        if not _drop_oldest(tables, group, now, by_row) or not apart_decide_cohorts(tables, group, now, by_row):
+            return 1
+    return 0
 
 
 @kernel("int64(int64, const int64[:], int64, const int64[:], const int64[:], int64)", on_demand=True)
 def advance_cohorts(tables: Tables, bits: np.ndarray, n: int, numbers: np.ndarray, time: np.ndarray, first: int) -> int:
     """As `cep.kernels.patterns.loop.advance`."""
     lines, desk, parameters, begins = cohort_groups_at(tables), desk_at(tables), parameters_at(tables), begins_at(tables)
-    taken, with_room, ttl = desk[TAKEN], 0, parameters[TTL]
-    for i in range(desk[AT_ROW], n):
-        group, t, found = numbers[i], time[i], taken
+    rare, complete, targets = rare_at(tables), complete_at(tables), targets_at(tables)
+    at, ttl, limit, quiet = desk[AT_ROW], parameters[TTL], parameters[LIMIT], parameters[QUIET]
+    if desk[TAKEN]:
+        why = apart_settle_row(tables, numbers[at], time[at], at)
+        if why:
+            return _stop(desk, at, 1, why)
+        if not quiet:
+            _watch(tables, numbers[at])
+        at += 1
+    for i in range(at, n):
+        group, t, own = numbers[i], time[i], bits[i]
         if i + AHEAD < n:
-            _ask_ahead(tables, numbers, i)
-        if not taken:
-            with_room -= 1
-            if with_room < 0:
-                with_room = _rows_with_room(tables) - 1
-            if with_room < 0 or not _has_stages(group, tables):
-                desk[WANTED] = lines[group, OPEN] + 3
+            _ask_ahead(tables, numbers, bits, i)
+        begun, found = begins[own], 0
+        if not _has_room(group, tables):
+            return _stop(desk, i, 0, 1)
+        if not _pass(tables, group, t):
+            return _stop(desk, i, 0, 1)
+        if ttl != FAR and rare[group, RARE_LAST] != NONE and t - rare[group, RARE_LAST] > ttl:
+            rare[group, RARE_MATCHES] = 0
+        if begun >= 0:
+            size = 1 << (lines[group, RING] & (RING_SCALE - 1))
+            if lines[group, NEXT_NUMBER] - lines[group, FIRST_NUMBER] + 1 >= size and not apart_renew_ring(tables, group):
                 return _stop(desk, i, 0, 1)
-            if _group_due(tables, group) < t and not apart_pass_cohorts(tables, group, t):
-                return _stop(desk, i, 0, 1)
-            if ttl != FAR and lines[group, LAST] != NONE and t - lines[group, LAST] > ttl:
-                lines[group, MATCHES] = 0
-            seq = lines[group, SEQ]
-            if lines[group, HEAD] >= 0:
-                found = _move_cohorts(tables, group, bits[i], first + i, seq)
-            if begins[bits[i]] >= 0:
-                found |= _begin(tables, group, begins[bits[i]], t, first + i, seq)
-            lines[group, SEQ], lines[group, LAST] = seq + 1, t
-        taken = 0
-        if found and not apart_decide_cohorts(tables, group, t, i):
-            return _stop(desk, i, 1, 1)
-        if lines[group, OPEN] > parameters[LIMIT]:
-            if not parameters[DROPS]:
-                desk[OVERFULL] = group
-                return _stop(desk, i, 1, 2)
-            if not _drop_oldest(tables, group, t, i) or not apart_decide_cohorts(tables, group, t, i):
-                return _stop(desk, i, 1, 1)
-        if not parameters[QUIET]:
+        if (own | ANY_ROW) & lines[group, HEEDING]:
+            move = _ends_all(tables, group, own)
+            if move >= 0:
+                head, chain = lines[group, HEAD], complete[targets[move]]
+                if not apart_tell_start(tables, MATCH, group, head, chain, first + i, move, t, i):
+                    return _stop(desk, i, 0, 1)
+                apart_drop_all(tables, group)
+                begun = NONE
+            else:
+                found = _move_cohorts(tables, group, own, first + i)
+        if begun >= 0:
+            found |= _begin(tables, group, begun, t, first + i)
+        if ttl != FAR:
+            rare[group, RARE_LAST] = t
+        if found or lines[group, NEXT_NUMBER] - lines[group, FIRST_NUMBER] > limit:
+            why = apart_settle_row(tables, group, t, i)
+            if why:
+                return _stop(desk, i, 1, why)
+        if not quiet:
             _watch(tables, group)
     return _stop(desk, n, 0, 0)
 
@@ -327,26 +490,13 @@ def _take_due(tables: Tables, before: int) -> None:
 
 @inlined
 def _ask_for_due(tables: Tables, before: int) -> None:
-    """The starts of these groups are asked for, a step in each at a time: each leads to the next, and to wait for one after the other took
-    nine tenths of the time."""
+    """The first starts of these groups are asked for, and their cohorts: to wait for one after the other took nine tenths of the time."""
     lines, stages, starts, heap = cohort_groups_at(tables), stages_at(tables), cohort_starts_at(tables), heap_at(tables)
-    first, life = desk_at(tables)[HEAP], parameters_at(tables)[LIFE]
-    stop = first + desk_at(tables)[PENDING]
-    for k in range(first, stop):
-        prefetch(stages, lines[heap[k, 1], HEAD] * STAGE_WORDS)
-    for k in range(first, stop):
-        cohort = lines[heap[k, 1], HEAD]
-        heap[k, 0] = stages[cohort, FIRST_START] if cohort >= 0 else NONE
-        prefetch(starts, heap[k, 0] * COHORT_START_WORDS)
-    more, steps = True, 0
-    while more and steps < DUE_STARTS:
-        more, steps = False, steps + 1
-        for k in range(first, stop):
-            start = heap[k, 0]
-            if start >= 0:
-                heap[k, 0] = starts[start, NEXT_START] if before == FAR or starts[start, START_TIME] + life < before else NONE
-                prefetch(starts, heap[k, 0] * COHORT_START_WORDS)
-                more = True
+    first = desk_at(tables)[HEAP]
+    for k in range(first, first + desk_at(tables)[PENDING]):
+        group = heap[k, 1]
+        prefetch(stages, lines[group, HEAD] * STAGE_WORDS)
+        prefetch(starts, start_line(tables, group, lines[group, FIRST_NUMBER]) * COHORT_START_WORDS)
 
 
 @kernel("int64(int64, int64)", on_demand=True)
@@ -373,7 +523,7 @@ def let_pass_cohorts(tables: Tables, before: int) -> int:
 def settle_cohorts(tables: Tables, before: int) -> None:
     """Time passes in all groups until right before `before`, where nothing comes out of that."""
     lines = cohort_groups_at(tables)
-    for group in range(len(lines)):
+    for group in range(desk_at(tables)[GROUPS]):
         if lines[group, HEAD] >= 0 and _group_due(tables, group) < before:
             apart_pass_cohorts(tables, group, before)
 
@@ -385,25 +535,62 @@ def watch_cohorts(tables: Tables, restored: np.ndarray) -> None:
         _watch(tables, restored[k])
 
 
-@kernel("void(int64, uint8[:])", on_demand=True)
-def mark_cohort_rows(tables: Tables, out: np.ndarray) -> None:
-    """Sets 1 for each row that a start or a stage has."""
-    starts, stages, desk = cohort_starts_at(tables), stages_at(tables), desk_at(tables)
+@kernel("int64(int64, uint8[:], int64[:])", on_demand=True)
+def mark_cohort_rows(tables: Tables, out: np.ndarray, lines: np.ndarray) -> int:
+    """Sets 1 for each row that a start or a stage has; `out` has one item more. `lines`: of open starts, with room for one more than there
+    are lines; returns how many. There is no branch by what nobody could foretell: whether a line is one of an open start."""
+    starts, stages, desk, count = cohort_starts_at(tables), stages_at(tables), desk_at(tables), 0
+    none = len(out) - 1
     for start in range(desk[USED_COHORT_STARTS]):
-        if starts[start, START_ROW] >= 0:
-            out[starts[start, START_ROW]] = 1
+        row = first_row(starts, start)
+        over = row >> 63
+        out[(row & ~over) | (none & over)] = 1
+        lines[count] = start
+        count += 1 + over
     for stage in range(desk[USED_STAGES]):
-        if stages[stage, USES] > 0 and stages[stage, OUTLOOK] < 0:
+        if stages[stage, UPTO] != NONE and stages[stage, OUTLOOK] < 0:
             out[stages[stage, STEP_ROW]] = 1
+    return count
+
+
+@kernel("void(int64, const int64[:], const int64[:])", on_demand=True)
+def renumber_cohort_rows(tables: Tables, lines: np.ndarray, numbers: np.ndarray) -> None:
+    """`numbers`: of each row that a start or a stage has its new number; `lines`: of open starts."""
+    starts, stages, desk = cohort_starts_at(tables), stages_at(tables), desk_at(tables)
+    for k in range(len(lines)):
+        begun = starts[lines[k], START_ROW] & (START_SCALE - 1)
+        starts[lines[k], START_ROW] = numbers[first_row(starts, lines[k])] << START_SCALE_BITS | begun
+    for stage in range(desk[USED_STAGES]):
+        if stages[stage, UPTO] != NONE and stages[stage, OUTLOOK] < 0:
+            stages[stage, STEP_ROW] = numbers[stages[stage, STEP_ROW]]
 
 
 @kernel("void(int64, const int64[:])", on_demand=True)
-def renumber_cohort_rows(tables: Tables, numbers: np.ndarray) -> None:
-    """`numbers`: of each row that a start or a stage has its new number."""
-    starts, stages, desk = cohort_starts_at(tables), stages_at(tables), desk_at(tables)
-    for start in range(desk[USED_COHORT_STARTS]):
-        if starts[start, START_ROW] >= 0:
-            starts[start, START_ROW] = numbers[starts[start, START_ROW]]
-    for stage in range(desk[USED_STAGES]):
-        if stages[stage, USES] > 0 and stages[stage, OUTLOOK] < 0:
-            stages[stage, STEP_ROW] = numbers[stages[stage, STEP_ROW]]
+def free_rings(tables: Tables, groups: np.ndarray) -> None:
+    """Of groups that have no start, and are forgotten."""
+    for k in range(len(groups)):
+        free_ring(tables, groups[k])
+
+
+@kernel("void(int64, int64[:], int64[:])", on_demand=True)
+def place_stages(tables: Tables, group_of: np.ndarray, before: np.ndarray) -> None:
+    """Of each stage that is in use its group. `before`: room for the stage that each is first below, or beside."""
+    lines, stages = cohort_groups_at(tables), stages_at(tables)
+    group_of[:] = NONE
+    for stage in range(len(before)):
+        if stages[stage, UPTO] != NONE:
+            for word in (BELOW, BESIDE):
+                if stages[stage, word] >= 0:
+                    before[stages[stage, word]] = stage
+    for group in range(desk_at(tables)[GROUPS]):
+        if lines[group, HEAD] >= 0:
+            group_of[lines[group, HEAD]] = group
+    for stage in range(len(before)):
+        if stages[stage, UPTO] != NONE:
+            known = stage
+            while group_of[known] < 0:
+                known = before[known]
+            group, known = group_of[known], stage
+            while group_of[known] < 0:
+                group_of[known] = group
+                known = before[known]

@@ -18,6 +18,17 @@ def add_bits(values: np.ndarray, valid: np.ndarray, number: int, bits: np.ndarra
         bits[i] |= np.int64((values[i] != 0) & (valid[i] != 0)) << number
 
 
+@kernel("int64(const uint8[:], int64[:], int64[:])", on_demand=True)
+def number_named(named: np.ndarray, kept: np.ndarray, numbers: np.ndarray) -> int:
+    """The rows that are named one behind the other, and of each its number there; of others nonsense. Returns how many; `kept` has room for
+    all rows."""
+    count = 0
+    for row in range(len(named)):
+        kept[count], numbers[row] = row, count
+        count += int(named[row])
+    return count
+
+
 @kernel("void(const int64[:, :], int64, int64[:])", on_demand=True)
 def first_rows_of(rows: np.ndarray, variable: int, found: np.ndarray) -> None:
     """Of each match the first row that the variable has, or NONE."""
@@ -106,4 +117,4 @@ def order_together(rows: np.ndarray, begins: np.ndarray, together: np.ndarray, o
         begin = end
 
 
-COLUMN_KERNELS = add_bits, first_rows_of, last_rows_of, count_rows_of, begins_of, order_together
+COLUMN_KERNELS = add_bits, number_named, first_rows_of, last_rows_of, count_rows_of, begins_of, order_together

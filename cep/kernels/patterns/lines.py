@@ -12,7 +12,7 @@ import numpy as np
 
 from cep.kernels.jit import inlined
 from cep.kernels.machine.addresses import table_at
-from cep.kernels.patterns.places import DUE, EMITTED_WORDS, HEAP, MATCHES, TOLD, TOLD_AT, TOLD_BY, TOLD_GROUP
+from cep.kernels.patterns.places import DUE, EMITTED_WORDS, HEAP, TOLD, TOLD_AT, TOLD_BY, TOLD_GROUP
 
 Tables = Any
 #: The number of a line, or a time: to the type checker whatever an array has.
@@ -47,9 +47,9 @@ def free_line(table: np.ndarray, desk: np.ndarray, line: int, free: int, left: i
 
 
 @inlined
-def number_together(groups: np.ndarray, desk: np.ndarray, group: int, now: int, by_row: int) -> Number:
-    """A match more of the group: how many came out before it that were decided with it."""
-    groups[group, MATCHES] += 1
+def number_together(groups: np.ndarray, matches: int, desk: np.ndarray, group: int, now: int, by_row: int) -> Number:
+    """A match more of the group, whose word `matches` has them: how many came out before it that were decided with it."""
+    groups[group, matches] += 1
     together = desk[TOLD_GROUP] == group and desk[TOLD_AT] == now and desk[TOLD_BY] == by_row
     desk[TOLD_GROUP], desk[TOLD_AT], desk[TOLD_BY] = group, now, by_row
     desk[TOLD] = desk[TOLD] + 1 if together else 0

@@ -71,6 +71,7 @@ from cep.kernels.patterns.places import (
     SEQ,
     SIBLING,
     STAMP,
+    START_WORDS,
     STATE,
     TAIL,
     TAKES,
@@ -396,7 +397,7 @@ def _ask_for_way(start: int, tables: Tables) -> None:
     way = starts[start, WAY]
     prefetch(ways_at(tables), way * WAY_WORDS)
     prefetch(registers_at(tables), way * parameters_at(tables)[REGISTERS])
-    _ask_for_line(starts, starts[start, AFTER])
+    prefetch(starts, starts[start, AFTER] * START_WORDS)
 
 
 @inlined
@@ -410,8 +411,8 @@ def _ask_ahead(tables: Tables, numbers: np.ndarray, i: int) -> None:
     """What rows soon look at is asked for, one after the other: each line leads to the next. Two thirds of the loop waited for these."""
     groups, starts = groups_at(tables), starts_at(tables)
     _ask_for_line(groups, numbers[i + GROUP_AHEAD])
-    _ask_for_line(starts, groups[numbers[i + START_AHEAD], HEAD])
-    _ask_for_line(starts, groups[numbers[i + START_AHEAD], TAIL])
+    prefetch(starts, groups[numbers[i + START_AHEAD], HEAD] * START_WORDS)
+    prefetch(starts, groups[numbers[i + START_AHEAD], TAIL] * START_WORDS)
     _ask_for_way(_there(groups[numbers[i + WAY_AHEAD], HEAD]), tables)
     first = _there(groups[numbers[i + NEXT_AHEAD], HEAD])
     _ask_for_node(first, tables)

@@ -19,10 +19,10 @@ OVER = 2**61
 LAST, SEQ, MATCHES, HEAD, TAIL, OPEN, WAYS, DUE, WAITING_FIRST, WAITING_LAST, WAITING, HEEDS = range(12)
 GROUP_WORDS = 12
 FRESH_GROUP = (NONE, 0, 0, NONE, NONE, 0, 0, FAR, NONE, NONE, 0, 0)
-#: Of a start: the next and the one before of its group; event time, number in the group and number among all rows of its first row; its
-#: first way; when it died by time, and with what; was its row used by a match?
-AFTER, BEFORE, GROUP, TIME0, SEQ0, ROW0, WAY, DIED, WITH, USED = range(10)
-START_WORDS = 10
+#: Of a start, which is a line of the cache: the next and the one before of its group; event time of its first row, twice its number in the
+#: group (and one if a match used it), and its number among all; its first way; with what it died by time.
+AFTER, BEFORE, GROUP, TIME0, SEQ0, ROW0, WAY, WITH = range(8)
+START_WORDS = 8
 #: Of a way: the next of its start; state (`COMPLETE`: over); the last row taken as node, its event time and number in the group; which
 #: negated variables a row behind it was, and the row right behind it; was a row behind it taken, so that `then` is over?
 FOLLOWING, STATE, NODE, TIME, WAY_SEQ, BROKEN, DIRECT, PASSED = range(8)

@@ -51,7 +51,10 @@ def copy_registers(way: int, parent: int, tables: Tables) -> None:
 
 @apart
 def apart_ask(v: int, i: int, parent: int, tables: Tables) -> Any:
-    """Is row i one of variable v, by what the way `parent` remembers? The way 0 is for trying."""
+    """Is row i one of variable v, by what the way `parent` remembers? Where ways remember rows of v, or there is none yet, the way 0 is for
+    trying; else nothing is written, so none is needed."""
+    if parent >= 0 and not parameters_at(tables)[REMEMBERED] >> v & 1:
+        return call_of(tables, JUDGE, v, i, parent, 1) != 0
     copy_registers(0, parent, tables)
     return call_of(tables, JUDGE, v, i, 0, 1) != 0
 

@@ -27,7 +27,6 @@ from cep.kernels.patterns.places import (
     CAME_OUT,
     CHILD,
     COMPLETE,
-    DIED,
     DIRECT,
     EMITTED,
     FAR,
@@ -83,7 +82,6 @@ from cep.kernels.patterns.places import (
     TO_NEXT,
     TOGETHER,
     UNMATCHED,
-    USED,
     USES,
     VARIABLE,
     WAITING,
@@ -170,8 +168,8 @@ def new_start(tables: Tables, group: int, time: int, seq: int, row: int) -> Numb
     prefetch(starts, desk[FREE_STARTS] * START_WORDS)
     last = groups[group, TAIL]
     starts[start, AFTER], starts[start, BEFORE], starts[start, GROUP] = NONE, last, group
-    starts[start, TIME0], starts[start, SEQ0], starts[start, ROW0] = time, seq, row
-    starts[start, WAY], starts[start, DIED], starts[start, WITH], starts[start, USED] = NONE, NONE, NONE, 0
+    starts[start, TIME0], starts[start, SEQ0], starts[start, ROW0] = time, seq << 1, row
+    starts[start, WAY], starts[start, WITH] = NONE, NONE
     if last >= 0:
         starts[last, AFTER] = start
     else:
@@ -220,7 +218,7 @@ def apart_emit(tables: Tables, kind: int, group: int, now: int, by_row: int, nod
     emitted[at, LAST_NODE], emitted[at, FIRST_TIME], emitted[at, FIRST_ROW] = node, first_time, first_row
     if node >= 0:
         nodes[node, USES] += 1
-    emitted[at, TOGETHER] = number_together(groups, desk, group, now, by_row) if kind == MATCH else 0
+    emitted[at, TOGETHER] = number_together(groups, MATCHES, desk, group, now, by_row) if kind == MATCH else 0
     emitted[at, NUMBER] = groups[group, MATCHES]
     desk[EMITTED] = at + 1
 
@@ -266,12 +264,12 @@ def _mark_used(tables: Tables, start: int, node: int) -> None:
     starts, nodes = starts_at(tables), nodes_at(tables)
     other = groups_at(tables)[starts[start, GROUP], TAIL]
     while other != start and node >= 0:
-        if starts[other, SEQ0] > nodes[node, NODE_SEQ]:
+        if starts[other, SEQ0] >> 1 > nodes[node, NODE_SEQ]:
             other = starts[other, BEFORE]
-        elif starts[other, SEQ0] < nodes[node, NODE_SEQ]:
+        elif starts[other, SEQ0] >> 1 < nodes[node, NODE_SEQ]:
             node = nodes[node, PARENT]
         else:
-            starts[other, USED] = 1
+            starts[other, SEQ0] |= 1
             other = starts[other, BEFORE]
 
 
@@ -287,7 +285,7 @@ def _take_match(tables: Tables, start: int, now: int, by_row: int) -> None:
         apart_drop_start(tables, start)
         return
     resume = _resume(tables, node)
-    while groups[group, HEAD] >= 0 and starts[groups[group, HEAD], SEQ0] < resume:
+    while groups[group, HEAD] >= 0 and starts[groups[group, HEAD], SEQ0] >> 1 < resume:
         apart_drop_start(tables, groups[group, HEAD])
 
 
@@ -299,8 +297,8 @@ def apart_decide(tables: Tables, group: int, now: int, by_row: int) -> None:
     while start >= 0:
         after, way, first = starts[start, AFTER], starts[start, WAY], starts[start, BEFORE] < 0
         if way < 0:
-            timed_out = starts[start, DIED] != NONE and parameters[WANTS_TIMED_OUT] != 0
-            if timed_out and first and not starts[start, USED]:
+            timed_out = starts[start, WITH] != NONE and parameters[WANTS_TIMED_OUT] != 0
+            if timed_out and first and not starts[start, SEQ0] & 1:
                 apart_emit(tables, TIMED_OUT, group, now, by_row, starts[start, WITH], starts[start, TIME0], starts[start, ROW0])
             if first or not timed_out:
                 apart_drop_start(tables, start)
@@ -322,7 +320,7 @@ def apart_decide(tables: Tables, group: int, now: int, by_row: int) -> None:
 def _settle(tables: Tables, group: int, now: int, by_row: int) -> None:
     """Rows before every open start are in no match any more, if they are in none."""
     groups, starts, waiting, desk = groups_at(tables), starts_at(tables), waiting_at(tables), desk_at(tables)
-    open_from = FAR if groups[group, HEAD] < 0 else starts[groups[group, HEAD], SEQ0]
+    open_from = FAR if groups[group, HEAD] < 0 else starts[groups[group, HEAD], SEQ0] >> 1
     row = groups[group, WAITING_FIRST]
     while row >= 0 and waiting[row, WAITING_SEQ] < open_from:
         following = waiting[row, NEXT]

@@ -26,7 +26,6 @@ from cep.kernels.patterns.places import (
     BY_NEXT,
     BY_THEN,
     COMPLETE,
-    DIED,
     DIRECT,
     DIRECTLY,
     DUE,
@@ -274,7 +273,7 @@ def _expire(tables: Tables, start: int, now: int, whole: bool) -> None:
             last = way
         way = following
     if died >= 0 and starts[start, WAY] < 0 and starts[start, WITH] < 0:
-        starts[start, DIED], starts[start, WITH] = now, died
+        starts[start, WITH] = died
     elif died >= 0:
         apart_release(tables, died)
 
@@ -283,7 +282,7 @@ def _expire(tables: Tables, start: int, now: int, whole: bool) -> None:
 def drop_if_over(tables: Tables, start: int) -> None:
     """A start without a way of which nothing is to be said."""
     starts, parameters = starts_at(tables), parameters_at(tables)
-    if starts[start, WAY] < 0 and (starts[start, DIED] == NONE or not parameters[WANTS_TIMED_OUT]):
+    if starts[start, WAY] < 0 and (starts[start, WITH] == NONE or not parameters[WANTS_TIMED_OUT]):
         apart_drop_start(tables, start)
 
 

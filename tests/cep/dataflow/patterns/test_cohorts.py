@@ -92,7 +92,7 @@ def outcomes(pattern: Pattern, given_rows: list[tuple[Any, ...]], seed: int, apa
         found = made(run_alone(operator, arrivals, SCHEMA, choose))
     if isinstance(operator.ways, Cohorts):
         operator.ways.settle(places.FAR)
-        assert not len(operator.ways.open_starts())
+        assert not len(operator.ways.open_starts()[0])
         assert not len(operator.ways.used_stages())
     return found, operator.incomplete
 
@@ -178,7 +178,7 @@ def test_starts_that_await_the_same_are_one_cohort() -> None:
         fed(operator, [row_at(0, "a"), row_at(1, "a"), row_at(2, "b"), row_at(3, "a"), row_at(4, "b"), row_at(5, "a"), row_at(6, "a")])
     ways = operator.ways
     assert isinstance(ways, Cohorts)
-    assert ways.groups[0, places.OPEN] == 5
+    assert ways.opened(1).tolist() == [5]
     assert (ways.stages[ways.used_stages(), cohort_places.OUTLOOK] >= 0).sum() == 2
     with interpreted():
         found = fed(operator, [row_at(7, "c")], end=True)
@@ -207,6 +207,22 @@ def test_a_match_that_waited_comes_out_when_time_passes(part: PatternPart) -> No
         found = [each for batch in operator.on_watermark(10) for each in tuples_of(batch)]
     assert [(each.time, each.row["out"]) for each in found] == [(9, places.MATCH)]
     assert not pattern_of(A.then(B).then(C), within=9).finding.outlooks.overtakes  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 7])
+def test_a_ring_has_room_for_what_is_open_and_not_for_what_is_over(pairs: int) -> None:
+    """An old start stays, and those behind it go; before the ring is made anew some have come to one cohort in steps of their own."""
+    part = A.then(B).then(D) | C.then(B).then(D) | event("E", col("e") == "x").then(event("F", col("e") == "y"))
+    pattern = pattern_of(part, after="to_next", within=10_000, measures=(("n", row("A").count()), ("m", row("C").count())))
+    letters = "acbacb" + "xy" * 40 * pairs + "ab" + "xy" * 9 + "acbd"
+    given_rows = [row_at(time, letter, time) for time, letter in enumerate(letters)]
+    arrivals = [Tuple(each[0], (0, each[0]), dict(zip(SCHEMA.names, each, strict=True))) for each in given_rows]
+    with interpreted():
+        operator = make(pattern)
+        found = made(run_alone(operator, arrivals, SCHEMA, random.Random(0)))
+        assert found == made(run_alone(made_apart(pattern), arrivals, SCHEMA, random.Random(1)))
+    assert isinstance(operator.ways, Cohorts)
+    assert operator.ways.desk[cohort_places.USED_COHORT_STARTS] <= 128
 
 
 def test_matches_that_are_decided_together_are_numbered_however_much_comes_out_at_a_time() -> None:
