@@ -293,8 +293,9 @@ class Rings:
 
     def ended(self, ring: str, key: int) -> Iterator[dict[str, Any]]:
         """The documents of logs of one reader and publisher of which it was decided where they end, removed ones too."""
-        marks = (name for name in sorted(_names(self.folder / ring)) if name.startswith(f"{key:016x}-") and name.endswith(_END))
-        yield from (found["document"] for name in marks if (found := _read(self.folder / ring / name)) is not None)
+        begins = f"{key:016x}-"
+        marks = [name for name in _names(self.folder / ring) if name.startswith(begins) and name.endswith(_END)]
+        yield from (found["document"] for name in sorted(marks) if (found := _read(self.folder / ring / name)) is not None)
 
     def sweep(self, is_over: Callable[[Mapping[str, Any]], bool]) -> None:
         """Removes what processes that have ended have kept and nothing will ask for, as `is_over` says of a log's document."""

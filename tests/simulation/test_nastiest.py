@@ -2,8 +2,8 @@
 
 A moment is the n-th call of a function of the engine; faults strike as soon as the process that calls it pauses, which is before what the
 call has led to is known elsewhere. Of the twelve the second is in `tests/cep/dataflow/outputs/test_sink.py`, for files; what the fifth
-asks for is refused here, for what is dealt to a reader stays with it, so the subquery behind the readers is scaled; in the eighth the
-reading query does not recover itself, which `tests/cluster/test_recovery.py` has.
+asks for is refused here, for what is dealt to a reader stays with it, so the subquery behind the readers is scaled; the eighth is in
+`tests/cluster/test_recovery.py`, with a program between two queries, for what reads another query does not recover itself.
 """
 
 from __future__ import annotations
@@ -193,6 +193,11 @@ def test_5_two_publishers_two_readers_and_a_recovery_at_three_and_one_at_one(
     assert found.wrong == [] and found.recoveries >= 3
     assert scaling.seen == [3, 1]
     assert len(scaling.refused) == 2 and all("cannot be scaled from 2 to 3 instances: it reads stream" in each for each in scaling.refused)
+
+
+def test_6_a_publisher_that_dies_while_it_appends_and_another_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ran(SECOND, monkeypatch, ((SentLog, "add", 3), (PROGRAM, KILL)))
+    assert found.wrong == [] and found.recoveries
 
 
 FREEZING = [(2, 3, "at-once"), (2, 9, "on-commit"), (3, 6, "on-commit"), (9, 6, "at-once")]
