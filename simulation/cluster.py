@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -80,7 +80,8 @@ class MovesMade(NamedTuple):
 
 class SimulatedCluster:
     """`seed` decides what is asked of it and all that happens; `moves` are made by a user at moments of its choice, and `faults` happen.
-    `resumes`: do its readers go on from tokens? `at_once`: are answers told as they are made? `moves`: so many. None: as the seed says."""
+    `resumes`: do its readers go on from tokens? `at_once`: are answers told as they are made? `moves`: so many. `work`: what is asked of
+    it. None: as the seed says."""
 
     def __init__(
         self,
@@ -91,8 +92,10 @@ class SimulatedCluster:
         resumes: bool | None = None,
         at_once: bool | None = None,
         moves: int | None = None,
+        work: DrawnWorkload | None = None,
     ) -> None:
-        drawn_work = workload(seed) if at_once is None else workload(seed).telling(at_once)
+        drawn_work = work or workload(seed)
+        drawn_work = drawn_work if at_once is None else drawn_work.telling(at_once)
         drawn_work = drawn_work if moves is None else replace(drawn_work, moves=moves)
         self.work = drawn_work if resumes is None else replace(drawn_work, resumes=resumes and drawn_work.recovers)
         self.schedule = SeededSchedule(seed, trace)
@@ -366,14 +369,18 @@ class SimulatedCluster:
 
     def _open_and_send(self) -> None:
         """All publishers are open before the first row is sent, since one that opens later begins where the others have come to."""
-        writer = self.writer
+        self.publish_from(self.writer)
+
+    def publish_from(self, writer: ClientProcess, only: Collection[str] = ()) -> None:
+        """`only`: by publishers of these names; empty: by all that have not closed."""
         following = Following(writer.rest, writer.plane)
         opened = []
         for stream in self.work.query.streams:
             for part, growth in zip(self.work.inputs[stream.name], self.work.growths[stream.name], strict=True):
-                if f"{stream.name}/{publisher_name(part)}" in self.published:
+                name = publisher_name(part)
+                if f"{stream.name}/{name}" in self.published or (only and name not in only):
                     continue
-                publisher = Publisher(writer.plane, growth.known(0), publisher_name(part), False, following.close)
+                publisher = Publisher(writer.plane, growth.known(0), name, False, following.close)
                 opened.append((publisher, batches_of(growth, stream, part, self.work.batch_rows)))
         writer.finish(following.opens([publisher for publisher, _ in opened]))
         writer.run(lambda: self._follow(writer, following))
@@ -403,7 +410,11 @@ class SimulatedCluster:
             self._close(writer, following, publisher)
             self.published.add(f"{publisher.stream.name}/{publisher.name}")
         except CepError as error:
-            self._cannot_publish(error)
+            self.cannot_send(writer, following, publisher, error)
+
+    def cannot_send(self, writer: ClientProcess, following: Following, publisher: Publisher, error: CepError) -> None:
+        """What a program does that is told so."""
+        self._cannot_publish(error)
 
     def _close(self, writer: ClientProcess, following: Following, publisher: Publisher) -> None:
         while True:
@@ -519,12 +530,13 @@ def simulated(
     resumes: bool | None = None,
     at_once: bool | None = None,
     moves: int | None = None,
+    work: DrawnWorkload | None = None,
 ) -> Iterator[SimulatedCluster]:
     """With what is one for the whole process as a simulated process needs it: the kernels and the modules of users' functions. `faults`:
-    those that happen, `resumes`, `at_once` and `moves` as of `SimulatedCluster`; None: those of the seed."""
+    those that happen, `resumes`, `at_once`, `moves` and `work` as of `SimulatedCluster`; None: those of the seed."""
     few = block_sizes(BLOCKS)
     with interpreted(), allowed(*MODULES), few, TemporaryDirectory(prefix="cep-simulated-") as folder:
-        cluster = SimulatedCluster(seed, trace, folder, faults, resumes, at_once, moves)
+        cluster = SimulatedCluster(seed, trace, folder, faults, resumes, at_once, moves, work)
         try:
             yield cluster
         finally:

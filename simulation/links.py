@@ -189,17 +189,20 @@ class Hosts:
         choose = self.schedule.choose
         one, other = choose.sample(range(self.count), 2)
         ways = {(one, other), (other, one)} if choose.random() < 0.5 else {(one, other)}
-        lasts_ns = choose.randint(*CUT_NS)
+        self.cut(ways, choose.randint(*CUT_NS), lambda: self._plan(left - 1))
+
+    def cut(self, ways: set[tuple[int, int]], lasts_ns: int, then: Callable[[], None] = lambda: None) -> None:
+        """From one host to another, one way or both; `then`: what comes when it is over."""
         self.cuts += 1
         self._cut |= ways
         self.schedule.note("network", f"is cut for {lasts_ns / S:.3f} s: {sorted(ways)}")
-        self.schedule.at(self.schedule.now_ns + lasts_ns, lambda: self._heal(ways, lasts_ns, left))
+        self.schedule.at(self.schedule.now_ns + lasts_ns, lambda: self._heal(ways, lasts_ns, then))
 
-    def _heal(self, ways: set[tuple[int, int]], lasted_ns: int, left: int) -> None:
+    def _heal(self, ways: set[tuple[int, int]], lasted_ns: int, then: Callable[[], None]) -> None:
         self._cut -= ways
         self.schedule.note("network", f"is whole again: {sorted(ways)}")
         for pair, _ in self._pairs.values():
             hosts = {end.host for end in pair.ends}
             if hosts == set(next(iter(ways))):
                 pair.healed(lasted_ns)
-        self._plan(left - 1)
+        then()

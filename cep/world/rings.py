@@ -4,11 +4,16 @@
 <cluster's folder in /dev/shm>/sent/     the rings of all clients of this machine
     <ring>/                              of one process, whose number and birth stand in `owner`
         <key>-<log>-<segment>            the elements of one log, in files (`cep.world.segments`)
+        <key>-<log>.end                  where that ends, once another process has sealed it
 ```
 
 A *log* is what one publisher keeps for one reader. `key`: the reader and the name of the publisher, whichever attempt and incarnation it is
 of; logs of one key follow each other by the numbers of their elements. Segments are taken as they are needed, each twice as large as the
 one before, and removed when all that is in them is covered. The last one stays as long as the log does: it says how far that came.
+
+Where a sealed log ends is decided once, by who links its `.end` first: its writer may have been stopped in front of the instruction that
+makes an element count, and do that when it wakes up, whereupon it hears that it does not. Who comes to the log later takes no more of it.
+The `.end` stays as long as the ring, for what wakes up may begin a segment when the log has been removed.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +40,7 @@ SEGMENT_BYTES_MAX = 4 << 20  # beside one that a single element needs
 CONTROL_BYTES = 4 << 10  # that batches leave of a segment, so that a last word finds room
 _OWNER = "owner"
 _NEW = "new-"
+_END = ".end"
 
 
 class RingFull(ClusterError):
@@ -112,7 +118,7 @@ class Ring:
     def close(self) -> None:
         """It stays if there is anything that no commit covers: then another process goes on with that."""
         with suppress(OSError):
-            if os.listdir(self.path) == [_OWNER]:
+            if all(name == _OWNER or name.endswith(_END) for name in os.listdir(self.path)):
                 shutil.rmtree(self.path)
 
 
@@ -163,7 +169,7 @@ class RingLog:
 
     def release(self, first: int) -> None:
         """What comes before that number is covered."""
-        while len(self.segments) > 1 and not self._is_sealed and self.segments[1].first <= first:
+        while len(self.segments) > 1 and self.segments[1].first <= first and not self._is_sealed:
             self.ring.give(self.segments.pop(0))
 
     def remove(self) -> None:
@@ -172,32 +178,38 @@ class RingLog:
             self.ring.give(segment)
 
     def abandon(self) -> None:
-        """What was kept here is kept in our own memory now, and nothing more comes: a reader is not to take it for all there is."""
+        """What was kept here is kept in our own memory now, and nothing more comes: a reader is not to take it for all there is. Raises
+        Sealed: one has."""
         self.segments[-1].leave_partial()
-        for segment in () if self._is_sealed else self.segments[:-1]:
+        for segment in self.segments[-2:]:
+            segment.check_open()
+        for segment in self.segments[:-1]:
             self.ring.give(segment)
 
     @property
     def _is_sealed(self) -> bool:
-        """Then it is another process's."""
-        return self.segments[-1].is_sealed
+        """Then it is another process's. The last one may have been begun behind that."""
+        return any(segment.is_sealed for segment in self.segments[-2:])
 
 
 class KeptLog:
-    """A log that another process has written, whose segments are sealed. Raises NoSegment: there are none, or one is missing or cut."""
+    """A log that another process has written, whose segments are sealed. `end`: the number of the first element that does not count; None:
+    all do that are there now. Raises NoSegment: there are none, or one is missing or cut."""
 
-    def __init__(self, segments: Sequence[Segment]) -> None:
+    def __init__(self, segments: Sequence[Segment], end: int | None = None) -> None:
         self._segments = sorted(segments, key=lambda segment: segment.path.name)
         if not self._segments:
             raise NoSegment("expected at least one segment, got none")
         self.document = self._segments[0].document
         self.first = self.end = self._segments[0].first
-        if self._segments[-1].is_partial:
+        if end is None and self._segments[-1].is_partial:
             raise NoSegment(f"{self._segments[-1].path}: the rest was kept by its process, in its own memory")
         for segment in self._segments:
             if segment.first != self.end:
                 raise NoSegment(f"{segment.path}: expected to begin at element {self.end}, got {segment.first}")
             for element in segment.elements():
+                if end is not None and self.end >= end:
+                    break
                 self._count(segment, element)
 
     def _count(self, segment: Segment, element: Element) -> None:
@@ -207,7 +219,8 @@ class KeptLog:
 
     def elements(self) -> Iterator[Element]:
         """From `first` to `end`, with what is noted between them."""
-        return chain.from_iterable(segment.elements() for segment in self._segments)
+        found = chain.from_iterable(segment.elements() for segment in self._segments)
+        return takewhile(lambda element: element.number < self.end, found)
 
     def remove(self) -> None:
         for segment in self._segments:
@@ -272,7 +285,17 @@ class Rings:
                 segments[path].seal()
             if (owner := self._owner(ring)) is None or not self._is_gone(owner):
                 barrier()  # it may be in the middle of writing, and have begun a segment
-        return KeptLog(list(segments.values()))
+        mark = self.folder / ring / f"{log}{_END}"
+        if (decided := _read(mark)) is None:
+            found = KeptLog(list(segments.values()))
+            decided = _decide(mark, {"end": found.end, "document": found.document})
+        return KeptLog(list(segments.values()), decided["end"])
+
+    def ended(self, ring: str, key: int) -> Iterator[dict[str, Any]]:
+        """The documents of logs of one reader and publisher of which it was decided where they end, removed ones too."""
+        begins = f"{key:016x}-"
+        marks = [name for name in _names(self.folder / ring) if name.startswith(begins) and name.endswith(_END)]
+        yield from (found["document"] for name in sorted(marks) if (found := _read(self.folder / ring / name)) is not None)
 
     def sweep(self, is_over: Callable[[Mapping[str, Any]], bool]) -> None:
         """Removes what processes that have ended have kept and nothing will ask for, as `is_over` says of a log's document."""
@@ -283,6 +306,27 @@ class Rings:
                         path.unlink(missing_ok=True)
             if not self.logs(ring):
                 shutil.rmtree(self.folder / ring, ignore_errors=True)
+
+
+def _decide(mark: Path, said: dict[str, Any]) -> dict[str, Any]:
+    """That, unless another process was first: what it said."""
+    own = mark.with_name(f".{mark.name}-{os.getpid()}")
+    own.write_text(json.dumps(said, separators=(",", ":")))
+    try:
+        os.link(own, mark)
+    except FileExistsError:
+        said = _read(mark) or said
+    finally:
+        own.unlink(missing_ok=True)
+    return said
+
+
+def _read(mark: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(mark.read_text())
+        return found
+    except FileNotFoundError:
+        return None
 
 
 def _names(folder: Path) -> list[str]:

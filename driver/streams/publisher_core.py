@@ -212,18 +212,26 @@ class PublisherCore:
             case wire.COVERED if reader.log is not None:
                 reader.is_known = True
                 reader.log.cover(header.sequence)
-            case wire.OPENED if reader.opened:
-                self._answered(reader, header, wire.from_json(body))
-            case wire.OPENED:
-                return self._opened(reader, header, wire.from_json(body), beaten)
-            case wire.CLOSED:
-                reader.close(wire.from_json(body) if len(body) else {}, self.closed)
-                self.was_closed = True
+            case wire.OPENED | wire.CLOSED:
+                said = wire.from_json(body) if len(body) else {}
+                if said.get("incarnation", self.incarnation) == self.incarnation:
+                    return self._said(reader, header, said, beaten)
             case wire.UNKNOWN if not self.closed:
                 reader.forget_us(header.sequence, wire.from_json(body))
                 self.was_closed = True
             case wire.REDIRECT if reader.opened and not self.closed:  # our last word is not said
                 return self._redirect(reader, body)
+        return NOTHING
+
+    def _said(self, reader: StreamReader, header: Header, said: Document, beaten: int) -> Sequence[StreamCommand]:
+        """To us, and not to a publisher of our name that was in our process before."""
+        if header.kind == wire.CLOSED:
+            reader.close(said, self.closed)
+            self.was_closed = True
+        elif reader.opened:
+            self._answered(reader, header, said)
+        else:
+            return self._opened(reader, header, said, beaten)
         return NOTHING
 
     def _opened(self, reader: StreamReader, header: Header, said: Document, beaten: int) -> Sequence[StreamCommand]:
@@ -310,10 +318,11 @@ class PublisherCore:
         self.closed, self.last_word = True, {"last": last, "others": others, "endpoint": self.endpoint}
         if self.incarnation:
             self.last_word["incarnation"] = self.incarnation
-        for reader in self.readers.values():
+        hearing = [reader for reader in self.readers.values() if not reader.is_replaced]  # elsewhere it would be another one's
+        for reader in hearing:
             reader.closed, reader.taken = False, None
         # One that has not let us in yet hears it once it has: where its numbers go on only it knows.
-        return self._say_last_word(reader for reader in self.readers.values() if reader.opened or reader.log is not None)
+        return self._say_last_word(reader for reader in hearing if reader.opened or reader.log is not None)
 
     def _say_last_word(self, readers: Iterable[StreamReader]) -> Sequence[StreamCommand]:
         commands: list[StreamCommand] = []

@@ -55,6 +55,7 @@ class StreamReader:
         self.refused = ""  # why it was closed, if what we sent was no batch
         self.taken: int | None = None  # it counts us as closed: the number of the first row that it did not take
         self.told_idle = False  # and has not answered since
+        self.is_replaced = False  # another publisher of our name goes on there
 
     @property
     def lasting(self) -> int:
@@ -120,7 +121,7 @@ class StreamReader:
         try:
             self.log.add(header, body)
         except Sealed as error:
-            self.opened, self.closed, self.refused = False, True, str(error)
+            self.opened, self.closed, self.is_replaced, self.refused = False, True, True, str(error)
             raise
         if not self.opened or self.next != header.sequence:
             return False
@@ -157,6 +158,7 @@ class StreamReader:
         """The one of a later attempt in its place."""
         self.attempt, self.entry, self.channel, self.endpoint = other.attempt, other.entry, other.channel, other.endpoint
         self.process, self.closed, self.taken, self.refused, self.gone = 0, False, None, "", False
+        self.is_replaced = False
         self.lose_place()
 
     def close(self, word: Document, said_goodbye: bool) -> None:
@@ -168,7 +170,7 @@ class StreamReader:
             self.is_covered = True
         if self.log is not None:  # what was not taken is told; it is to be sent again, by another publisher
             self.log.forget()
-        self.refused = word.get("reason", self.refused)
+        self.refused, self.is_replaced = word.get("reason", self.refused), bool(word.get("replaced", self.is_replaced))
         if said_goodbye and word and not word.get("heard"):
             return
         self.taken = word.get("record")

@@ -113,8 +113,12 @@ class Heir:
 
     def has_replaced(self, entry: Entry, name: str, incarnation: str) -> bool:
         """Has another publisher of the name gone on in the place of this one?"""
+        if self.rings is None:
+            return False
+        key = publisher_channel(entry.lasting, name)
+        ended = (document for ring in self.rings.all() for document in self.rings.ended(ring, key))
         ours = (place for place in self._places(entry, name) if self._document(place).get("incarnation") == incarnation)
-        return self.rings is not None and any(self.rings.is_sealed(*place) for place in ours)
+        return any(each.get("incarnation") == incarnation for each in ended) or any(self.rings.is_sealed(*place) for place in ours)
 
     def _places(self, entry: Entry, name: str) -> Iterator[KeptPlace]:
         """The logs of all publishers of a name."""

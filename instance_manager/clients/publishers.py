@@ -30,7 +30,7 @@ from instance_manager.hosting import Entry, InstanceHost, Taken
 
 PARTITION_MASK = (1 << 47) - 1
 MAX_ID = 2**64 - 1  # of what a header names
-REPLACED = "another publisher of its name goes on in its place"
+REPLACED = {"reason": "another publisher of its name goes on in its place", "replaced": True}
 
 LOG = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ class Publishing(NamedTuple):
     publisher: PublisherPartition
     peer: Peer
     door: StreamDoor
+    incarnation: str  # of all publishers of its name it is this one; empty: its query does not recover
 
 
 class Dropped(NamedTuple):
@@ -105,23 +106,28 @@ class Publishers:
         channel = publisher_channel(header.channel, name)
         hosted, entry = self.entries.get(header.channel, (None, None))
         if entry is not None and openings.is_covered(entry.source, name, document):
-            self.sockets.send(endpoint, Header(wire.CLOSED, channel), wire.to_json({"heard": True, "covered": True}))
+            self._say_closed(endpoint, channel, {"heard": True, "covered": True}, document)
         elif hosted is None or entry is None or hosted.instance.done or openings.is_over(entry.source, name):
             over = entry is not None and (entry.source.ended or openings.is_over(entry.source, name))
             record = entry.source.records.get(name, 0) if entry is not None else 0
-            self.sockets.send(endpoint, Header(wire.OPENED, channel, record=record), wire.to_json({"here": False, "over": over}))
+            said = _to({"here": False, "over": over}, document.get("incarnation"))
+            self.sockets.send(endpoint, Header(wire.OPENED, channel, record=record), wire.to_json(said))
         elif document.get("awakes"):
             self._wake(channel, hosted, entry, name, endpoint)
         elif "keeps" in document:
             self._press(hosted, entry, name, client_documents.read_count(document, "keeps"))
         elif hosted.recovery is not None and not self._is_next(header.channel, hosted, entry, name, document):
-            self.sockets.send(endpoint, Header(wire.CLOSED, channel), wire.to_json({"reason": REPLACED}))
+            self._say_closed(endpoint, channel, REPLACED, document)
         elif missing := openings.missing(entry.source, name, document, self.heir.is_lost(entry, name, document.get("incarnation"))):
             hosted.instance.fail(missing)
             hosted.wake()
         else:
             self._let_in(channel, hosted, entry, name, endpoint, document)
             hosted.wake()  # it may have been the last that was waited for
+
+    def _say_closed(self, endpoint: str, channel: int, word: dict[str, Any], document: Mapping[str, Any]) -> None:
+        """To the publisher that has said `document`."""
+        self.sockets.send(endpoint, Header(wire.CLOSED, channel), wire.to_json(_to(word, document.get("incarnation"))))
 
     def _press(self, hosted: InstanceHost, entry: Entry, name: str, keeps: int) -> None:
         """A publisher waits for a commit, with so many bytes that it keeps until then."""
@@ -136,7 +142,9 @@ class Publishers:
         if self.heir.has_replaced(entry, name, incarnation):
             return False
         owed = source.owed.get(name)
-        if incarnation != (known.incarnation if known is not None else owed.incarnation if owed is not None else ""):
+        # Of one that a checkpoint knows, and of which nothing had been taken, others may have kept what comes before.
+        come = (known.incarnation,) if known is not None else (owed.incarnation,) if owed is not None and owed.has_sent else ()
+        if incarnation not in come:
             self.heir.precede(id_, hosted, entry, name, incarnation)
         return True
 
@@ -166,10 +174,10 @@ class Publishers:
 
     def _answer_opening(self, channel: int, known: bool) -> None:
         """`known`: a commit covers it."""
-        hosted, entry, publisher, _, _ = self.here[channel]
+        hosted, entry, publisher, *_ = self.here[channel]
         source, inbox, name = entry.source, publisher.inbox, publisher.name
         here = {"here": True, "endpoint": self.sockets.endpoint, "process": self.process, "known": known}
-        here |= self._ring(hosted) | {"volatile": not publisher.kept_at}
+        here |= self._ring(hosted) | _to({"volatile": not publisher.kept_at}, publisher.incarnation)
         credit = {"received": inbox.received, "consumed": inbox.consumed, "limit": inbox.grant()}
         until, record = max(source.watermark, publisher.promised), max(source.records.get(name, 0), publisher.behind)
         answer = Header(wire.OPENED, channel, inbox.sequence, watermark=until, record=record)
@@ -203,7 +211,7 @@ class Publishers:
         before, peer = self.here.get(channel), self.peers.meet(endpoint, True, self._now())
         entry.endpoints[publisher.name] = endpoint
         door = door or StreamDoor.of(entry.format, entry.format, entry.source.columns)
-        self.here[channel] = Publishing(hosted, entry, publisher, peer, door)
+        self.here[channel] = Publishing(hosted, entry, publisher, peer, door, publisher.incarnation)
         peer.publishers.add(channel)
         if before is not None and before.peer is not peer:
             self._displace(channel, before)
@@ -221,7 +229,7 @@ class Publishers:
 
     def adopt(self, channel: int, hosted: InstanceHost, entry: Entry, publisher: PublisherPartition, door: StreamDoor) -> None:
         before, entry.endpoints[publisher.name] = self.here.get(channel), ""
-        self.here[channel] = Publishing(hosted, entry, publisher, Peer("", False, 0.0), door)
+        self.here[channel] = Publishing(hosted, entry, publisher, Peer("", False, 0.0), door, publisher.incarnation)
         self.dropped.pop(channel, None)
         if before is not None:
             self._displace(channel, before)
@@ -230,7 +238,7 @@ class Publishers:
         """It is heard no more under that name, and may live: a stopped one would wait for credit for ever."""
         endpoint = before.peer.endpoint
         if endpoint and before.hosted.recovery is not None and not self.is_gone(endpoint):
-            self.sockets.send(endpoint, Header(wire.CLOSED, channel), wire.to_json({"reason": REPLACED}))
+            self.sockets.send(endpoint, Header(wire.CLOSED, channel), wire.to_json(_to(REPLACED, before.incarnation)))
         before.peer.publishers.discard(channel)
         self.peers.part(before.peer)
 
@@ -242,8 +250,7 @@ class Publishers:
         if header.channel in self.here:
             hosted, entry, publisher, *_ = self.here[header.channel]
             if not openings.is_same(entry, publisher, endpoint, client_documents.text(document, "incarnation", "")):
-                said = wire.to_json({"heard": True, "covered": True, "reason": REPLACED})
-                self.sockets.send(endpoint, Header(wire.CLOSED, header.channel), said)
+                self._say_closed(endpoint, header.channel, {"heard": True, "covered": True, **REPLACED}, document)
                 return
             if header.sequence < publisher.inherited:
                 return
@@ -264,7 +271,7 @@ class Publishers:
             # The last word of one that was refused ends nothing, for what it sent is not complete.
             entry.source.finish(last and header.channel not in entry.refused, others)
             hosted.wake()
-        self.sockets.send(endpoint, Header(wire.CLOSED, header.channel), wire.to_json(word))
+        self._say_closed(endpoint, header.channel, word, document)
 
     def _compare(self, dropped: Dropped, sent: int) -> dict[str, Any]:
         """Its last word: `sent`, in bytes, is all that it has sent here. What it is to hear of that."""
@@ -277,11 +284,11 @@ class Publishers:
 
     def let_go(self, channel: int, told: bool = True, word: dict[str, Any] | None = None) -> None:
         """The publisher is told that it is closed, and how that came, or has gone on of itself; it is heard no more."""
-        _, entry, publisher, peer, _ = self.here.pop(channel)
+        _, entry, publisher, peer, _, incarnation = self.here.pop(channel)
         self.answered.discard(channel)
         endpoint = entry.endpoints.pop(publisher.name)
         if told and endpoint:
-            self.sockets.send(endpoint, Header(wire.CLOSED, channel), None if word is None else wire.to_json(word))
+            self.sockets.send(endpoint, Header(wire.CLOSED, channel), None if word is None else wire.to_json(_to(word, incarnation)))
         elif not told:
             entry.gone_on[publisher.name] = endpoint
         peer.publishers.discard(channel)
@@ -297,7 +304,7 @@ class Publishers:
                 _, entry, name = self.dropped[header.channel]
                 entry.source.vanished[name].missing = True
             return None
-        hosted, entry, publisher, peer, door = self.here[header.channel]
+        hosted, entry, publisher, peer, door, _ = self.here[header.channel]
         if header.sequence < publisher.inherited:
             return entry.account
         peer.heard = self._now()
@@ -374,7 +381,7 @@ class Publishers:
             self.heir.cover(channel, each)
             if channel not in self.here or self.here[channel].publisher.incarnation != each.incarnation:
                 continue  # it has gone, or another one of its name has come behind that
-            _, entry, publisher, _, _ = self.here[channel]
+            _, entry, publisher, *_ = self.here[channel]
             publisher.waits_with = 0
             if each.closed:
                 self.let_go(channel, word={"heard": True, "covered": True})
@@ -432,3 +439,8 @@ class Publishers:
             hosted.instance.fail(entry.source.doubt())
         self._forget_dropped(hosted)
         hosted.wake()
+
+
+def _to(word: dict[str, Any], incarnation: Any) -> dict[str, Any]:
+    """To that publisher of its name: another one in its process hears what comes on the same channel."""
+    return word | {"incarnation": incarnation} if incarnation else word

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -320,6 +321,50 @@ def test_a_query_that_reads_one_goes_on_with_its_next_attempt(cluster: LocalClus
     assert answers["n"] == [100] * len(answers["n"])
     assert answers["last"] == sorted(set(answers["last"]))
     assert later["last"] == answers["last"][-len(later["last"]) :] and len(later["last"]) >= (batches - 32) * rows // 100
+
+
+def test_8_two_queries_in_a_chain_die_together_the_second_one_five_checkpoints_behind(cluster: LocalCluster) -> None:
+    """What reads another query does not recover itself; so a program stands between them, which takes the answers of one and publishes
+    them to the other. Every instance manager is killed."""
+    batches, rows = 40, 500
+    read = stream("chain-u.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s")
+    first = Query("chain-u").source(read).aggregate("w", TIME("1s"), by="key", start=window_start(), rows=count()).output("chain-u.out")
+    read = stream("chain-v.in", start="timestamp[us]", key=int, rows=int, event_time="start", disorder="0s")
+    second = Query("chain-v").source(read).aggregate("w", TIME("10s"), by="key", start=window_start(), rows=sum_("rows"), windows=count())
+    u = cluster.deploy(first.options(parallelism=1, recover="on-commit", checkpoint="100ms"), start=False)
+    v = cluster.deploy(second.output("chain-v.out").options(parallelism=1, recover="on-commit", checkpoint="30s"), start=False)
+    between, found = u.subscribe("chain-u.out"), v.subscribe("chain-v.out")
+    v.start()
+    u.start()
+
+    def hand_on() -> None:
+        with cluster.publisher("chain-v.in", name="between") as out:
+            for batch in between:
+                out.send(batch.select(["start", "key", "rows"]))
+
+    program = threading.Thread(target=hand_on)
+    program.start()
+    with cluster.publisher("chain-u.in") as out:
+
+        def send(some: range) -> None:
+            for batch in some:
+                before = commits(u)
+                out.send([{"t": i * 10, "key": i % 7} for i in range(batch * rows, (batch + 1) * rows)])
+                await_commit(u, before)
+
+        send(range(20))
+        until(lambda: commits(v) > 0)
+        begin = commits(u), commits(v)
+        send(range(20, 30))
+        assert commits(u) >= begin[0] + 5 and commits(v) == begin[1]
+        for pid in [pid for im in ("im-0", "im-1", "im-2") if (pid := living(cluster, im)) is not None]:
+            os.kill(pid, signal.SIGKILL)
+        send(range(30, batches))
+    program.join(120)
+    answers = Counter((row["start"], row["key"], row["rows"], row["windows"]) for each in found for row in each.to_pylist())
+    assert not program.is_alive() and set(answers.values()) == {1}
+    assert sum(n for _, _, n, _ in answers) == batches * rows and sum(n for _, _, _, n in answers) == 7 * batches * rows // 100
+    assert all(each.status()["recovery"]["attempts"] >= 1 for each in (u, v))
 
 
 def test_its_reader_hears_of_time_where_no_rows_come(cluster: LocalCluster) -> None:

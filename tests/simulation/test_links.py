@@ -60,8 +60,7 @@ def test_what_is_sent_over_a_cut_comes_when_it_is_over() -> None:
     hosts.send(ONE, OTHER, b"before", received.deliver)
     hosts.send(ONE, THIRD, b"before", received.deliver)
     schedule.run(lambda: received.came(2), S)
-    hosts._cut |= {(0, 1), (1, 0)}
-    schedule.at(schedule.now_ns + 300 * MS, lambda: hosts._heal({(0, 1), (1, 0)}, 300 * MS, 0))
+    hosts.cut({(0, 1), (1, 0)}, 300 * MS)
     assert hosts.is_cut(0, 1) and hosts.is_cut(1, 0) and not hosts.is_cut(0, 2)
     began = schedule.now_ns
     hosts.send(ONE, THIRD, b"beside it", received.deliver)

@@ -1614,6 +1614,34 @@ OUTSIDE_BUGS = (
         (_RINGS_TEST,),
     ),
     Bug(
+        "where a sealed log ends is looked at anew by everyone",
+        _RINGS,
+        'return KeptLog(list(segments.values()), decided["end"])',
+        "return KeptLog(list(segments.values()))",
+        (_RINGS_TEST, _HEIR_TEST),
+    ),
+    Bug(
+        "a sealed log that was removed is forgotten",
+        _HEIR,
+        'return any(each.get("incarnation") == incarnation for each in ended) or any(',
+        "return any(",
+        (_HEIR_TEST,),
+    ),
+    Bug(
+        "what came before a publisher that a checkpoint knows is left out",
+        "instance_manager/clients/publishers.py",
+        "if owed is not None and owed.has_sent else",
+        "if owed is not None else",
+        (_HEIR_TEST,),
+    ),
+    Bug(
+        "what is said to another publisher of the name in the same process is heard",
+        f"{_CLIENTS}/publisher_core.py",
+        'if said.get("incarnation", self.incarnation) == self.incarnation:',
+        "if said is not None:",
+        (_READERS,),
+    ),
+    Bug(
         "a publisher removes what another process goes on with",
         _RINGS,
         "for segment in () if self._is_sealed else self.segments:",
@@ -1623,7 +1651,7 @@ OUTSIDE_BUGS = (
     Bug(
         "the part of a log that is in a ring counts as the whole",
         _RINGS,
-        "if self._segments[-1].is_partial:",
+        "if end is None and self._segments[-1].is_partial:",
         "if False:",
         (_HEIR_TEST,),
     ),

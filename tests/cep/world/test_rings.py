@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cep.world.rings import FIRST_BYTES, Owner, Ring, RingFull, RingLog, Rings, is_here, place_of
+from cep.world.rings import FIRST_BYTES, Owner, Ring, RingFull, RingLog, Rings, _decide, is_here, place_of
 from cep.world.segments import NoSegment, Sealed
 
 KEY, GONE = 7, Owner("here", 1, "long ago")
@@ -144,6 +144,52 @@ class TestSealed:
         assert Rings(tmp_path, lambda owner: False).sealed("r", log.name).end == 3
         assert Rings(tmp_path).is_sealed("r", log.name)
 
+    def test_where_it_ends_is_decided_once(self, tmp_path: Path) -> None:
+        """Its writer was stopped in front of the instruction that makes its last element count."""
+        log = filled(tmp_path, 3)
+        assert rings(tmp_path).sealed("r", log.name).end == 3
+        with pytest.raises(Sealed):
+            log.append(3, b"head", BODY)
+        assert len(list(log.segments[-1].elements())) == 4
+        assert rings(tmp_path).sealed("r", log.name).end == 3 and numbers(tmp_path) == [0, 1, 2]
+
+    def test_while_it_is_read_too(self, tmp_path: Path) -> None:
+        log = filled(tmp_path, 3)
+        found = rings(tmp_path).sealed("r", log.name)
+        with pytest.raises(Sealed):
+            log.append(3, b"head", BODY)
+        assert [element.number for element in found.elements()] == [0, 1, 2]
+
+    def test_by_the_first_that_says_so(self, tmp_path: Path) -> None:
+        log = filled(tmp_path, 3)
+        mark = tmp_path / "r" / f"{log.name}.end"
+        assert _decide(mark, {"end": 2}) == {"end": 2} and _decide(mark, {"end": 3}) == {"end": 2}
+        assert numbers(tmp_path) == [0, 1] and not list((tmp_path / "r").glob(".*"))
+
+    def test_it_is_known_to_be_over_when_it_was_removed(self, tmp_path: Path) -> None:
+        log = filled(tmp_path, 3)
+        assert not list(rings(tmp_path).ended("r", KEY))
+        rings(tmp_path).sealed("r", log.name).remove()
+        assert not rings(tmp_path).logs("r") and list(rings(tmp_path).ended("r", KEY)) == [{"publisher": "p"}]
+        log.segments.append(log._segment(FIRST_BYTES, 3))  # its writer wakes up
+        with pytest.raises(Sealed):
+            log.append(3, b"head", BODY)
+        assert numbers(tmp_path) == []
+
+    def test_what_its_writer_begins_behind_that_is_no_reason_to_remove_it(self, tmp_path: Path) -> None:
+        log = filled(tmp_path, 3)
+        rings(tmp_path).sealed("r", log.name)
+        assert log.has_room(3, 4, 2 * FIRST_BYTES)
+        log.remove()
+        assert numbers(tmp_path) == [0, 1, 2]
+
+    def test_what_has_no_room_is_not_kept_elsewhere(self, tmp_path: Path) -> None:
+        log = filled(tmp_path, 3)
+        rings(tmp_path).sealed("r", log.name)
+        with pytest.raises(Sealed):
+            log.abandon()
+        assert numbers(tmp_path) == [0, 1, 2]
+
     def test_what_lacks_a_segment_is_none(self, tmp_path: Path) -> None:
         log = filled(tmp_path, 500)
         log.segments[1].remove()
@@ -174,6 +220,9 @@ class TestSwept:
         made.log(KEY, 0, {}).remove()
         made.close()
         assert [path.name for path in tmp_path.iterdir()] == ["r"]
+        rings(tmp_path).sealed("r", log.name).remove()
+        log.ring.close()
+        assert not list(tmp_path.iterdir())
 
 
 def test_a_process_is_known_by_its_birth() -> None:

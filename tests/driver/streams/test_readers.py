@@ -260,6 +260,24 @@ class TestOfQueriesThatRecover:
         with pytest.raises(ClusterError, match="which could not take what it sent: another one goes on"):
             made.choose([reader], 10)
 
+    def test_so_does_one_that_only_tells_its_watermark(self, tmp_path: Path) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        assert reader.log is not None
+        reader.log.lay_in(Ring(tmp_path, "r", Owner("here", 1, "0"), 1 << 30).log(1, 0, {}))
+        Rings(tmp_path).sealed("r", Rings(tmp_path).logs("r")[0])
+        made.numbering.max_time = 1000
+        assert made.tell_watermark() == [] and reader.closed and not made.say_goodbye(True, [])
+        with pytest.raises(ClusterError, match="which could not take what it sent: another one goes on"):
+            made.check_heard()
+
+    def test_what_is_said_to_another_one_of_our_name_in_our_process_is_not_heard(self) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        word = {"reason": "another one goes on", "replaced": True}
+        made.heard(Header(wire.CLOSED, reader.channel), wire.to_json(word | {"incarnation": "us#0"}), 1)
+        assert reader.is_here
+        made.heard(Header(wire.CLOSED, reader.channel), wire.to_json(word | {"incarnation": made.incarnation}), 1)
+        assert reader.closed and reader.is_replaced and made.say_goodbye(True, []) == []
+
     def test_a_publisher_waits_for_one_that_has_never_let_it_in(self) -> None:
         made = core()
         (reader,), _ = made.ask([document(keeps=True)])

@@ -123,6 +123,14 @@ def test_what_is_covered_goes_from_the_ring_and_what_is_forgotten_goes_whole(tmp
     assert log.ring is None and not Rings(tmp_path).logs("r")
 
 
+def test_one_in_whose_place_another_goes_on_is_told_so_where_it_has_no_room_too(tmp_path: Path) -> None:
+    log = filled(Ring(tmp_path, "r", GONE, 2 * FIRST_BYTES), 50)
+    assert log.ring is not None
+    Rings(tmp_path).sealed("r", log.ring.name)
+    with pytest.raises(Sealed, match="another one goes on"):
+        log.add(Header(wire.BATCH, 1, 50), bytes(2 * FIRST_BYTES))
+
+
 def test_one_in_whose_place_another_goes_on_is_told_so(tmp_path: Path) -> None:
     log = filled(Ring(tmp_path, "r", GONE, 1 << 30), 3)
     assert log.ring is not None

@@ -437,6 +437,42 @@ class TestStopped:
         said, _ = reader.last(wire.CLOSED)
         assert "another publisher of its name" in said["reason"] and reader.source.publishers["p"].incarnation == "b"
 
+    def test_it_is_told_so_too_when_what_it_kept_was_removed(self, reader: Reader) -> None:
+        process = opened(reader)
+        reader.process("b").open()
+        reader.publishers.cover(reader.publishers.taken(reader.hosted))
+        assert not Rings(reader.folder / "sent").logs("a")
+        process.open()
+        said, _ = reader.last(wire.CLOSED)
+        assert said["replaced"] and said["incarnation"] == "a" and reader.source.publishers["p"].incarnation == "b"
+
+    def test_what_it_makes_count_when_it_is_too_late_counts_in_no_attempt(self, reader: Reader) -> None:
+        """It was stopped in front of the instruction by which its last rows count."""
+        process = opened(reader)
+        piece = reader.checkpoint()
+        process.send(2, comes=False)
+        other = reader.process("b").open()
+        other.sequence = other.first = reader.source.publishers["p"].inbox.sequence
+        other.record = 5
+        with pytest.raises(Sealed):
+            process.send(1, comes=False)
+        other.keep().send(3)
+        reader.begin(piece)
+        other.open()
+        assert (rows(reader), reader.source.records) == (5, {"p": 5})
+        assert reader.source.publishers["p"].inbox.sequence == other.first and reader.hosted.instance.state == "running"
+
+    def test_what_came_before_one_that_a_checkpoint_knows_is_taken_before_it(self, reader: Reader) -> None:
+        """Nothing of all that had been taken when the checkpoint was."""
+        reader.process("a").open().keep().send(3, comes=False)
+        other = reader.process("b")
+        reader.publishers.open(Header(wire.OPEN, reader.entry), other.opening)
+        piece = reader.checkpoint()
+        reader.begin(piece)
+        assert (reader.source.owed["p"], rows(reader)) == (Owed("b", reader.publishers.heir.place), 0)
+        other.open()
+        assert (rows(reader), reader.source.records, reader.hosted.instance.state) == (3, {"p": 3}, "running")
+
     @pytest.mark.parametrize("named", [True, False], ids=["incarnation", "endpoint"])
     def test_its_last_word_closes_no_other(self, reader: Reader, named: bool) -> None:
         opened(reader)
