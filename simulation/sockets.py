@@ -105,6 +105,13 @@ class SimulatedSockets:
         self.network.sniff(self.endpoint, header)
         self.network.carry(self.endpoint, endpoint, header.pack() + (b"" if body is None else bytes(body)), self.clock.now_ns)
 
+    def relay(self, endpoint: str, messages: memoryview | bytes) -> None:
+        laid, at = memoryview(messages), 0
+        while at < len(laid):
+            size, header = wire.unpack_sized_from(laid, at)
+            at += wire.SIZED_BYTES + size
+            self.send(endpoint, header, laid[at - size : at])
+
     def hang_up(self, endpoint: str) -> None:
         """What is under way arrives."""
 

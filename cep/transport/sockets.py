@@ -34,6 +34,9 @@ class Sockets(Protocol):
     def send(self, endpoint: str, header: Header, body: Any = None) -> None:
         """Hands a message to the transport, which owns `body` until it has let go: it is never written to again."""
 
+    def relay(self, endpoint: str, messages: memoryview | bytes) -> None:
+        """Sends whole messages, each with its size and header before it; what they lie in may be written to again afterwards."""
+
     def hang_up(self, endpoint: str) -> None:
         """The peer is gone, or going: what was sent to it may still arrive."""
 
