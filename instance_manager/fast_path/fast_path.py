@@ -28,9 +28,7 @@ from cep.kernels import relay
 from cep.kernels.relay import pass_on
 from cep.plan.channels import publisher_channel
 from cep.transport import wire
-from cep.transport.linked import LinkSockets
-from cep.transport.local import LocalSockets
-from cep.transport.sockets import Sockets
+from cep.transport.sockets import RelayingSockets, Sockets
 from cep.transport.wire import Header
 from instance_manager.clients.clients import Clients
 from instance_manager.clients.subscriptions import SubscriptionChannel
@@ -51,7 +49,8 @@ class FastPaths:
 
     def __init__(self, sockets: Sockets, clients: Clients, meter: Meter, on: bool = True) -> None:
         self.clients, self.meter = clients, meter
-        self.sockets = sockets if on and isinstance(sockets, LocalSockets | LinkSockets) else None
+        self.sockets = sockets if on and isinstance(sockets, RelayingSockets) else None
+        self.wait_max = WAIT_MAX
         self.messages = 0  # that were taken, as far as their paths were left since
         self.entered: dict[int, FastPath] = {}  # by every id that a message about their instance may bear
         self.out = np.empty(OUT_BYTES, np.uint8)
@@ -78,7 +77,7 @@ class FastPaths:
 class FastPath:
     """A `Relay` through one instance, whose operators are a `line`."""
 
-    def __init__(self, paths: FastPaths, sockets: LocalSockets | LinkSockets, hosted: InstanceHost, line: Line) -> None:
+    def __init__(self, paths: FastPaths, sockets: RelayingSockets, hosted: InstanceHost, line: Line) -> None:
         self.paths, self.sockets, self.hosted, self.line = paths, sockets, hosted, line
         self.output = hosted.instance.outputs[0]
         self.account = Account(owner=hosted.key)  # what it has cost since it was entered
@@ -147,7 +146,7 @@ class FastPath:
         self.sockets.inbound.takers[entrance.id] = self.take
 
     def _in_vain(self) -> None:
-        self._skip = self._skipped = min(2 * self._skip, WAIT_MAX)
+        self._skip = self._skipped = min(2 * self._skip, self.paths.wait_max)
 
     def _entrance(self) -> Entrance | None:
         """None: something is under way."""
