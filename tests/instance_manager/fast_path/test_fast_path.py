@@ -610,8 +610,12 @@ def test_what_a_restored_reader_may_not_take_passes_on_no_path(monkeypatch: pyte
         assert fast_path_of(made).state[MESSAGES] > 0
         far = sender.max_time + 10
         made.send((sender.header(wire.WATERMARK, watermark=far), None))
-        for _ in range(2):
-            made.act("batch", [1], 0, 1_000)
+        for station in made.stations:
+            station.tick(report_due=False)
+        for _ in range(3):
+            made.grant()
+        assert fast_path_of(made).entered
+        made.act("batch", [1], 0, 1_000)
         assert [station.hosted.instance.state for station in made.stations] == ["failed", "failed"]
         check(made)
 
