@@ -25,7 +25,7 @@ from cep.elements import LAST, MIN_TIME, Batch, CheckpointBarrier, Element, Fail
 from cep.transport import wire
 from cep.transport.wire import Header
 from instance_manager.clients.subscriptions import SubscriptionChannel, Terms
-from instance_manager.recovery.runs import Kept, Message, Run, behind_of, first_of, renamed, rows_of, size_of
+from instance_manager.recovery.runs import Kept, Message, Run, behind_of, first_of, joined, renamed, rows_of, size_of
 
 DROPPED = "this subscription was silent for too long and was dropped"
 #: Of runs, sent at once.
@@ -111,12 +111,12 @@ class KeptChannel(SubscriptionChannel):
             self._let_go(marks[-1] + 1)
 
     def _let_go(self, count: int) -> None:
-        for _ in range(count):
-            each = self.behind.popleft()
-            if not isinstance(each, int):
-                self.held.append(each)
-                self.held_bytes += size_of(each)
-                self.behind_bytes -= size_of(each)
+        going = [self.behind.popleft() for _ in range(count)]
+        for each in joined((each for each in going if not isinstance(each, int)), SENT_BYTES):
+            size = size_of(each)
+            self.held.append(each)
+            self.held_bytes += size
+            self.behind_bytes -= size
         self.pump()
 
     def pump(self) -> None:

@@ -6,6 +6,7 @@ for each of them before one in their midst has to be looked at, as where a resto
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -58,15 +59,16 @@ def renamed(there: Iterable[Kept], channel: int) -> Iterator[Message]:
     return ((header._replace(channel=channel), body, rows) for header, body, rows in messages_of(there))
 
 
-def joined(there: Iterable[Kept]) -> Iterator[Kept]:
-    """The same, runs that follow each other as one."""
-    runs: list[Run] = []
+def joined(there: Iterable[Kept], most: float = math.inf) -> Iterator[Kept]:
+    """The same, runs that follow each other as one, which ends with the first that makes `most` bytes of it."""
+    runs, size = list[Run](), 0
     for each in there:
-        if isinstance(each, Run) and (not runs or runs[-1].rows_at == each.rows_at):
+        if isinstance(each, Run) and (not runs or (runs[-1].rows_at == each.rows_at and size < most)):
             runs.append(each)
+            size += each.size
             continue
         yield from _one(runs)
-        runs = [each] if isinstance(each, Run) else []
+        runs, size = ([each], each.size) if isinstance(each, Run) else ([], 0)
         if not runs:
             yield each
     yield from _one(runs)

@@ -1736,8 +1736,8 @@ OUTSIDE_BUGS = (
     Bug(
         "runs in a piece are joined though something stands between them",
         "instance_manager/recovery/runs.py",
-        "        yield from _one(runs)\n        runs = [each] if",
-        "        runs = [each] if",
+        "        yield from _one(runs)\n        runs, size = ",
+        "        runs, size = ",
         ("instance_manager/recovery/test_runs.py",),
     ),
     Bug(

@@ -97,6 +97,10 @@ def test_runs_that_follow_each_other_are_one() -> None:
     assert plain(list(messages_of(found))) == plain(list(messages_of([one, two, message, three])))
     first = found[0]
     assert isinstance(first, Run) and (first.first, first.behind, first.rows, first.size) == (0, 3, 6, one.size + two.size)
+    assert [each for each in joined([one, two, three], one.size + 1)] == [
+        Run(one.laid + two.laid, 0, 3, 6, one.size + two.size, one.rows_at),
+        three,
+    ]
     assert list(joined([])) == [] and list(joined([one, one._replace(rows_at=0)])) == [one, one._replace(rows_at=0)]
 
 
