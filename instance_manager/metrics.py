@@ -113,6 +113,7 @@ class Reporter:
                 "rss_bytes": self.usage.resident_bytes(),
                 "memory_limit_bytes": self.memory_limit_bytes,
                 "strays": loop.network.strays,
+                "fast_path": loop.fast_paths.messages,
                 "compilations": compilations(),
             },
         }

@@ -31,6 +31,7 @@ from instance_manager.control.assignment_checks import Moving
 from instance_manager.hosting import NEIGHBOUR_BYTES, InstanceHost, transfer_channel
 from instance_manager.network import Network
 from instance_manager.ports import InPort, OutPort, RemoteChannel
+from instance_manager.recovery.runs import messages_of
 
 Inboxes = dict[int, Inbox]
 Senders = dict[int, tuple[InstanceHost, LocalChannel]]
@@ -268,9 +269,10 @@ def _terms_and_counts(subscription: SubscriptionChannel) -> dict[str, Any]:
 
 def _held(subscription: SubscriptionChannel) -> pa.RecordBatch:
     """The messages that its client has no credit for."""
-    headers = pa.array([header.pack() for header, _, _ in subscription.held], pa.binary())
-    bodies = pa.array([None if body is None else bytes(body) for _, body, _ in subscription.held], pa.large_binary())
-    return pa.record_batch({"header": headers, "body": bodies, "rows": pa.array([rows for _, _, rows in subscription.held], pa.int64())})
+    held = list(messages_of(subscription.held))
+    headers = pa.array([header.pack() for header, _, _ in held], pa.binary())
+    bodies = pa.array([None if body is None else bytes(body) for _, body, _ in held], pa.large_binary())
+    return pa.record_batch({"header": headers, "body": bodies, "rows": pa.array([rows for _, _, rows in held], pa.int64())})
 
 
 def _subscribed(clients: Clients, hosted: InstanceHost, found: Mapping[str, Any]) -> SubscriptionChannel:

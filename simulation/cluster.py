@@ -55,6 +55,7 @@ from tests.support.running import values_of_array
 
 MODULES = ("tests.support.user_functions", "tests.support.functions_of_users")
 SENDING_PACES_NS = (0, 10 * MS, 100 * MS)  # between two batches of a publisher, at most
+PICKED_SENDING_PACES_NS = (5 * MS, 20 * MS, 50 * MS)
 SLOW_SENDING_PACES_NS = (300 * MS, 500 * MS)
 LONG_PACES_NS = (100 * MS, 400 * MS, 1000 * MS)  # while something moves
 LONGEST_PACES_NS = (1 * S, 4 * S)  # while a host is left
@@ -148,7 +149,7 @@ class SimulatedCluster:
         paces_ns = SLOW_PACES_NS if self.work.recovers else PACES_NS
         endpoint = endpoint_on(self.at_hosts[number], f"im-{number}") if self.work.evacuations else None
         rings = SimulatedRings(self.rings.folder, self.network)
-        return InstanceManagerProcess(*own, paces_ns, self.work.read_bytes, endpoint, rings)
+        return InstanceManagerProcess(*own, paces_ns, self.work.read_bytes, endpoint, rings, self.work.picks)
 
     def restart_orchestrator(self, number: int) -> None:
         self.orchestrators[number] = process = self._orchestrator(number)
@@ -399,7 +400,8 @@ class SimulatedCluster:
     ) -> None:
         choose, work = self.schedule.choose, self.work
         short = SLOW_SENDING_PACES_NS if work.slowly else SENDING_PACES_NS
-        pace_ns = choose.choice(LONGEST_PACES_NS if work.evacuations else LONG_PACES_NS if work.moves or work.changes else short)
+        paces = LONGEST_PACES_NS if work.evacuations else LONG_PACES_NS if work.moves or work.changes else short
+        pace_ns = choose.choice(PICKED_SENDING_PACES_NS if work.picks else paces)
         try:
             accepted = writer.finish(publisher.accepts()) if self.writers else 0
             for known, batch in _from(accepted, batches):

@@ -9,15 +9,20 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from cep.transport import wire
+from cep.transport.connections import Inbound
 from cep.transport.ipc import MessageLayout
 from cep.transport.wire import HEADER_BYTES, Header
 from simulation.clock import ProcessClock
 from simulation.links import Deliver, Hosts
 from simulation.schedule import MS, SeededSchedule
 
+READ_TOGETHER = 4  # messages that a taker sees at once
 #: How long a message travels, in ns: most are quick, few are not. Each link draws which of them it is like, each message from that.
 QUICK, USUAL, SLOW = (1_000, 50_000), (50_000, 2 * MS), (MS, 60 * MS)
 
@@ -93,6 +98,7 @@ class SimulatedSockets:
     def __init__(self, network: SimulatedNetwork, endpoint: str, clock: ProcessClock, wake: Callable[[], None]) -> None:
         self.network, self.endpoint, self.clock, self.wake = network, endpoint, clock, wake
         self._arrived: deque[tuple[bytes, Callable[[], None]]] = deque()
+        self.inbound = Inbound(np.empty(0, np.uint8))
 
     def arrive(self, source: str, message: bytes, taken: Callable[[], None] = lambda: None) -> None:
         header = wire.unpack(message[:HEADER_BYTES])
@@ -105,15 +111,46 @@ class SimulatedSockets:
         self.network.sniff(self.endpoint, header)
         self.network.carry(self.endpoint, endpoint, header.pack() + (b"" if body is None else bytes(body)), self.clock.now_ns)
 
+    def relay(self, endpoint: str, messages: memoryview | bytes) -> None:
+        laid, at = memoryview(messages), 0
+        while at < len(laid):
+            size, header = wire.unpack_sized_from(laid, at)
+            at += wire.SIZED_BYTES + size
+            self.send(endpoint, header, laid[at - size : at])
+
     def hang_up(self, endpoint: str) -> None:
         """What is under way arrives."""
 
     def receive(self, look: bool = True) -> tuple[Header, Any] | None:
+        while self._arrived and self._is_taken():
+            pass
         if not self._arrived:
             return None
         message, taken = self._arrived.popleft()
         taken()
         return wire.unpack(message[:HEADER_BYTES]), message[HEADER_BYTES:]
+
+    @property
+    def at_hand(self) -> bool:
+        """What has arrived is offered to the takers when it is received."""
+        return False
+
+    def _is_taken(self) -> bool:
+        """Does the taker of its channel take the next one, or, as if they had been read together, it and some that follow?"""
+        (first, _), taker = self._arrived[0], None
+        if self.inbound.takers:
+            taker = self.inbound.takers.get(wire.unpack(first[:HEADER_BYTES]).channel)
+        if taker is None:
+            return False
+        there = list(islice(self._arrived, READ_TOGETHER))
+        laid = b"".join((len(message) - HEADER_BYTES).to_bytes(8, "little") + message for message, _ in there)
+        self.inbound.begin()
+        left = behind = taker(np.frombuffer(bytearray(laid), np.uint8), 0, len(laid))
+        while left > 0:
+            message, taken = self._arrived.popleft()
+            taken()
+            left -= 8 + len(message)
+        return behind > 0
 
     def join(self, channel: int, layout: MessageLayout | None) -> None:
         """Here messages come one by one."""

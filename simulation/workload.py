@@ -17,10 +17,11 @@ from cep.model.expr import lit
 from cep.model.operators import Filter
 from cep.model.query import Options, Query
 from cep.plan.checkpoints import reads_clock
-from simulation import groups
+from simulation import groups, picks
 from simulation.chain import chain_query, chain_rows
 from simulation.groups import groups_query, groups_rows
 from simulation.growth import Growth, as_known, drawn_growth
+from simulation.picks import picks_query, picks_rows
 from tests.reference import Answer, Partition, blocks
 from tests.strategies import contents_of, executions, file_queries, inputs_of, published_queries
 from tests.strategies.seeded import OPERATORS_MAX, drawn
@@ -46,6 +47,8 @@ CHANGED_FROM = 1000
 CHANGES = (2, 4, 8, 12)
 #: From this query on, one of nine recovers and has many groups (`simulation.groups`).
 GROUPS_FROM = 2000
+#: From this query on, one of nine recovers and only picks columns, on the fast path (`simulation.picks`).
+PICKS_FROM = 200_000
 TAIL = "tail-"
 INTERVALS_US = (10_000, 50_000, 200_000, 1_000_000)
 HOSTS = (1, 1, 2, 3)
@@ -79,6 +82,8 @@ class DrawnWorkload:
     dawdles: bool = False
     #: Its rows come slowly, so that many checkpoints are taken meanwhile.
     slowly: bool = False
+    #: Small messages take the fast path.
+    picks: bool = False
 
     @property
     def recovers(self) -> bool:
@@ -120,6 +125,7 @@ def _drawn_workload(seed: int) -> DrawnWorkload:
     number, choose = seed // SEEDS_OF_A_QUERY, random.Random(f"workload {seed}")
     query, moves = _drawn_query(number), choose.choice(MOVES)
     query = _cut(chain_query(number)) if is_changed(seed) else groups_query(number) if has_groups(seed) else query
+    query = picks_query(number) if only_picks(seed) else query
     recovers = number >= PUBLISHED_FROM and number % 3 == 1 and not any(getattr(each, "refresh", None) for each in query.operators)
     moves = 0 if recovers else moves
     hosts = 1 if recovers else random.Random(f"hosts {seed}").choice(HOSTS)
@@ -129,12 +135,16 @@ def _drawn_workload(seed: int) -> DrawnWorkload:
         inputs = {"s": chain_rows(choose)}
     if has_groups(seed):
         inputs = {"s": groups_rows(choose)}
+    if only_picks(seed):
+        inputs, execution = {"s": picks_rows(choose)}, replace(execution, batch_rows=picks.BATCH_ROWS)
     if (
         moves or evacuations or is_changed(seed) or has_groups(seed)
     ):  # small batches and several instances, for else hardly anything would move while it runs
         execution, _ = moves_of(choose, execution, 1)
     growing, streams = random.Random(f"growth {seed}"), {stream.name: stream for stream in query.streams}
     growths = {name: tuple(drawn_growth(growing, streams[name], len(part.rows)) for part in parts) for name, parts in inputs.items()}
+    if only_picks(seed):
+        growths = {name: tuple(Growth(streams[name], streams[name], 0) for _ in parts) for name, parts in inputs.items()}
     known = {
         name: tuple(as_known(growth, streams[name], part, execution.batch_rows) for growth, part in zip(growths[name], parts, strict=True))
         for name, parts in inputs.items()
@@ -144,6 +154,7 @@ def _drawn_workload(seed: int) -> DrawnWorkload:
         intervals = groups.INTERVALS_US if has_groups(seed) else INTERVALS_US
         options = replace(asked.options, recover="on-commit", checkpoint=choose.choice(intervals), replicas=1)
         options = _changeable(options) if is_changed(seed) else options
+        options = _picking(choose, options) if only_picks(seed) else options
         asked = replace(asked, options=options)
     return DrawnWorkload(
         asked,
@@ -152,12 +163,13 @@ def _drawn_workload(seed: int) -> DrawnWorkload:
         execution.batch_rows,
         choose.randint(1, 2),
         choose.randint(1, 4),
-        choose.choice(BUDGETS_BYTES),
+        choose.choice(BUDGETS_BYTES[:2] if only_picks(seed) else BUDGETS_BYTES),
         moves,
         hosts,
         evacuations,
         resumes=recovers and _resumes(seed),
         slowly=has_groups(seed),
+        picks=only_picks(seed),
     )
 
 
@@ -196,6 +208,16 @@ def has_groups(seed: int) -> bool:
     return seed // SEEDS_OF_A_QUERY >= GROUPS_FROM and seed // SEEDS_OF_A_QUERY % 9 == 7
 
 
+def only_picks(seed: int) -> bool:
+    return seed // SEEDS_OF_A_QUERY >= PICKS_FROM and seed // SEEDS_OF_A_QUERY % 9 == 1
+
+
+def _picking(choose: random.Random, options: Options) -> Options:
+    """One instance of each subquery, mostly; and one or two of these."""
+    parallelism, split = 1 if choose.random() < 0.8 else options.parallelism, choose.choice(("stateful", "per-operator"))
+    return replace(_changeable(options), split=split, parallelism=parallelism, checkpoint=choose.choice(picks.INTERVALS_US))
+
+
 def _cut(query: Query) -> Query:
     """The same, with a filter before each output, in a subquery of its own: what has state is within, and can have another parallelism."""
     tails = tuple(Filter(f"{TAIL}{i}", output.input, lit(True)) for i, output in enumerate(query.outputs))
@@ -226,4 +248,4 @@ def _kinds(number: int) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind != "pattern" or number >= PATTERNS_FROM)
 
 
-__all__ = ["QUERY", "TAIL", "DrawnWorkload", "has_groups", "is_changed", "publisher_name", "workload"]
+__all__ = ["QUERY", "TAIL", "DrawnWorkload", "has_groups", "is_changed", "only_picks", "publisher_name", "workload"]

@@ -46,7 +46,10 @@ STATE_WORDS = COUNTS + CLASSES
 #: Instead of the number of a column: the two words of the origins of a publisher's rows, one word for all and their numbers.
 OF_PARTITION, OF_RECORD = -1, -2
 
-#: The words of `form`, which do not change: of a publisher `JUDGED` with its `DISORDER`, the first and the last event time, `LEAST` and
+#: `JUDGED`: by its stamps alone; besides, none may come behind the watermark of a reader that goes on from a checkpoint.
+BY_STAMP, BY_WATERMARK = 1, 2
+
+#: The words of `form`, which do not change: of a publisher how it is `JUDGED`, its `DISORDER`, the first and last event time, `LEAST` and
 #: `MOST`, and `PARTITION`, the first word of its rows' origins; `WEIGHT` and `ROW_WEIGHT`: bytes of a message and of each of its rows that
 #: credit has to allow; `TIMED`: latencies are noted; `TIME`: the number of the column of event times; `ROWS_AT`: where the metadata say how
 #: many rows there are. Then the heads of what comes and leaves (words that vary are passed over), the bounds of the classes of latencies,
@@ -57,7 +60,7 @@ HEAD_OUT = HEAD_IN + HEAD_WORDS
 BOUNDS = HEAD_OUT + HEAD_WORDS
 PICKED = BOUNDS + CLASSES - 1
 
-_MAX_TIME = 2**63 - 1
+_MAX_TIME, _MIN_TIME = 2**63 - 1, -(2**63)
 
 
 @inlined
@@ -93,12 +96,13 @@ def _rows(staging: np.ndarray, at: int, end: int, state: np.ndarray, form: np.nd
 
 
 @inlined
-def _in_time(staging: np.ndarray, begin: int, rows: int, stamp: int, form: np.ndarray) -> bool:
+def _in_time(staging: np.ndarray, begin: int, rows: int, stamp: int, state: np.ndarray, form: np.ndarray) -> bool:
     """Is no row of a publisher late, and every event time one?"""
-    good = True
+    good, floor = True, state[PROMISED] if form[JUDGED] == BY_WATERMARK else _MIN_TIME
     for i in range(rows):
         time = _word(staging, begin + 8 * i)
         good &= form[LEAST] <= time <= form[MOST] and not is_late(time, stamp, form[DISORDER])
+        good &= time >= floor
         stamp = max(stamp, time)
     return good
 
@@ -174,7 +178,7 @@ def pass_on(staging: np.ndarray, at: int, end: int, now: int, state: np.ndarray,
         behind = at + shortest + 8 * rows * form[COLUMNS_IN]
         if rows == 0 or not _affordable(rows, state, form):
             break
-        if form[JUDGED] and not _in_time(staging, _column(at, form[TIME], rows, form), rows, _word(staging, at + 8 * STAMP), form):
+        if form[JUDGED] and not _in_time(staging, _column(at, form[TIME], rows, form), rows, _word(staging, at + 8 * STAMP), state, form):
             break
         count_message(staging, at, rows, now, state, form)
         to = _write(staging, at, rows, state, form, out, to)

@@ -102,8 +102,7 @@ class LinkSockets:
                 if way not in self._gathering or way.link.out or now_ns >= way.cut_at_ns:
                     self._added(way, now_ns)
 
-    def relay(self, endpoint: str, messages: memoryview) -> None:
-        """See `LocalSockets.relay`."""
+    def relay(self, endpoint: str, messages: memoryview | bytes) -> None:
         with self._lock:
             way = self._ways.get(endpoint) or self._way(endpoint)
             if isinstance(way, str):

@@ -81,8 +81,7 @@ class LocalSockets:
             if out.pending:
                 self._wait(out)
 
-    def relay(self, endpoint: str, messages: memoryview) -> None:
-        """Sends whole messages, sizes and headers with them, whose bytes may be written to again afterwards."""
+    def relay(self, endpoint: str, messages: memoryview | bytes) -> None:
         with self._lock:
             out = self._outgoing.get(endpoint)
             if out is None:

@@ -8,10 +8,10 @@ credits of `cep.dataflow.channel`, and on a link by its window, too.
 from __future__ import annotations
 
 import socket
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from cep.errors import ProtocolError
-from cep.transport.connections import Room, heap_room
+from cep.transport.connections import Inbound, Room, heap_room
 from cep.transport.endpoints import LOCAL_SCHEME, Endpoint
 from cep.transport.ipc import MessageLayout
 from cep.transport.keyring import Keyring, Speaker
@@ -34,6 +34,9 @@ class Sockets(Protocol):
     def send(self, endpoint: str, header: Header, body: Any = None) -> None:
         """Hands a message to the transport, which owns `body` until it has let go: it is never written to again."""
 
+    def relay(self, endpoint: str, messages: memoryview | bytes) -> None:
+        """Sends whole messages, each with its size and header before it; what they lie in may be written to again afterwards."""
+
     def hang_up(self, endpoint: str) -> None:
         """The peer is gone, or going: what was sent to it may still arrive."""
 
@@ -55,6 +58,17 @@ class Sockets(Protocol):
 
     def close(self) -> None:
         """What was sent has a second to leave."""
+
+
+@runtime_checkable
+class RelayingSockets(Sockets, Protocol):
+    """Sockets whose messages can be taken as they lie where they were read."""
+
+    inbound: Inbound
+
+    @property
+    def at_hand(self) -> bool:
+        """Is there a message that has been taken apart already, and waits for `receive`?"""
 
 
 def is_endpoint(endpoint: str, ours: str) -> bool:

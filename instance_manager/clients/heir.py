@@ -242,6 +242,7 @@ class Heir:
         last.ticks += 1
         if last.ticks * TICK_S < silence_s or known.inbox.queue:
             return
+        hosted.ports.relay.leave()
         owed = source.owed.pop(last.name, None)
         if owed is not None and not self._has_left_nothing(last.entry, last.name, owed):
             hosted.instance.fail(f"stream {source.stream!r}: what publisher {last.name!r} sent behind the last checkpoint is lost")

@@ -173,7 +173,8 @@ class Subscribers:
     def unsubscribe(self, channel: int) -> None:
         """Its rows are dropped, counted."""
         hosted, outlet, subscription, _ = self.here[channel]
-        outlet.dropped_rows += subscription.dropped + sum(rows for _, _, rows in subscription.held)
+        hosted.ports.relay.leave()
+        outlet.dropped_rows += subscription.dropped + subscription.held_rows
         outlet.subscriptions.pop(subscription.terms.id, None)
         self._unfile(subscription)
         outlet.dropped_rows += sum(output.detach(subscription) for output in hosted.instance.outputs)

@@ -22,6 +22,7 @@ from cep.transport import wire
 from cep.transport.sockets import Sockets
 from cep.transport.wire import TIME, Format, Header
 from instance_manager.clients import client_documents
+from instance_manager.recovery.runs import Kept, Run, rows_of, size_of
 
 BUDGET_BYTES = 64 << 20
 KEEP_S = 60.0
@@ -100,7 +101,7 @@ class SubscriptionChannel:
         self.name = channel.edge
         self.sent_until = sent_until  # the greatest event time that had come out before it
         self.id, self.stream = channel.id, wire.stream_id(channel.edge)
-        self.held: deque[tuple[Header, Any, int]] = deque()  # header, body, rows
+        self.held: deque[Kept] = deque()  # runs only where all is kept for a commit
         self.held_bytes = self.sequence = self.rows = self.dropped = 0
         self.client = Credit()
         self.credit: Credit = HeldCredit(self)
@@ -161,11 +162,15 @@ class SubscriptionChannel:
             self.held_bytes += len(body or b"")
             self.pump()
 
+    @property
+    def held_rows(self) -> int:
+        return sum(map(rows_of, self.held))
+
     def pump(self) -> None:
         """Sends what the client has credit for."""
-        while self.held and self._sent(*self.held[0]):
-            _, body, _ = self.held.popleft()
-            self.held_bytes -= len(body or b"")
+        while self.held and not isinstance(first := self.held[0], Run) and self._sent(*first):
+            self.held.popleft()
+            self.held_bytes -= size_of(first)
 
     def _sent(self, header: Header, body: Any, rows: int) -> bool:
         """Has the client credit for it? Then it goes."""

@@ -10,7 +10,10 @@ was received and writes the one that leaves (`cep.kernels.relay`). Rules:
    that own them before other code looks at the instance: at a message about it that goes the plain path, a step, a command, a report.
 3. Nothing may be under way when it is entered: nothing queued, gathered, blocked or held back, no watermark that is still to be told. So a
    tick has nothing to do there.
-4. A path that is tried in vain, or left without having taken any message, waits twice as many steps before the next try as before this
+4. What leaves for a subscriber of a query that recovers is kept there, a run of messages for each call of the kernel; at once it is sent,
+   too. What the kernel has counted of it is given back with all the rest, and so before any Barrier.
+5. An instance that has to say that there is news (`HostRecovery.news`) enters when it has: the first message is it.
+6. A path that is tried in vain, or left without having taken any message, waits twice as many steps before the next try as before this
    one.
 """
 
@@ -18,24 +21,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from cep.dataflow.channel import WatermarkMerge, slack
+from cep.dataflow.channel import Credit, WatermarkMerge, slack
 from cep.dataflow.meter import Account, Meter
 from cep.elements import MIN_TIME
 from cep.kernels import relay
 from cep.kernels.relay import pass_on
 from cep.plan.channels import publisher_channel
 from cep.transport import wire
-from cep.transport.linked import LinkSockets
-from cep.transport.local import LocalSockets
-from cep.transport.sockets import Sockets
+from cep.transport.sockets import RelayingSockets, Sockets
 from cep.transport.wire import Header
 from instance_manager.clients.clients import Clients
 from instance_manager.clients.subscriptions import SubscriptionChannel
-from instance_manager.fast_path.form import OUT_BYTES, Entrance, Exit, Line, form_of, line_of
+from instance_manager.fast_path.form import OUT_BYTES, Entrance, Exit, Line, form_of, line_of, lines_of
 from instance_manager.hosting import InstanceHost
 from instance_manager.ports import PLAIN, Relay, RemoteChannel
+from instance_manager.recovery.kept import KeptChannel
+from instance_manager.recovery.runs import Run
+from instance_manager.recovery.told import ToldChannel
 
 WAIT_MAX = 16  # steps; it costs what a quarter of a step does, and one that could be short and is not costs five times as much
+
+KEPT_BYTES = 1 << 20  # kept for a commit before a step looks whether that is too much
 
 
 class FastPaths:
@@ -43,7 +49,9 @@ class FastPaths:
 
     def __init__(self, sockets: Sockets, clients: Clients, meter: Meter, on: bool = True) -> None:
         self.clients, self.meter = clients, meter
-        self.sockets = sockets if on and isinstance(sockets, LocalSockets | LinkSockets) else None
+        self.sockets = sockets if on and isinstance(sockets, RelayingSockets) else None
+        self.wait_max = WAIT_MAX
+        self.messages = 0  # that were taken, as far as their paths were left since
         self.entered: dict[int, FastPath] = {}  # by every id that a message about their instance may bear
         self.out = np.empty(OUT_BYTES, np.uint8)
         self.meanwhile = Account()  # whose time it is until a message comes
@@ -69,16 +77,18 @@ class FastPaths:
 class FastPath:
     """A `Relay` through one instance, whose operators are a `line`."""
 
-    def __init__(self, paths: FastPaths, sockets: LocalSockets | LinkSockets, hosted: InstanceHost, line: Line) -> None:
+    def __init__(self, paths: FastPaths, sockets: RelayingSockets, hosted: InstanceHost, line: Line) -> None:
         self.paths, self.sockets, self.hosted, self.line = paths, sockets, hosted, line
         self.output = hosted.instance.outputs[0]
         self.account = Account(owner=hosted.key)  # what it has cost since it was entered
         self.state, self.form = np.zeros(relay.STATE_WORDS, np.int64), np.zeros(0, np.int64)
-        self.read_to, self.written = self.state[relay.READ_TO :].data, paths.out.data
+        self.words, self.written = self.state.data, paths.out.data
         self.formed: tuple[object, ...] = ()  # what `form` was made of
         self.entrance: Entrance | None = None
         self.exit: Exit | None = None  # both while it is entered
         self.endpoint = ""
+        self.keeps: KeptChannel | None = None  # where what leaves is kept
+        self.kept, self.rows_at = (0, 0, 0), 0  # up to which number, with how many rows and bytes; and the form of that
         self.now = 0  # of the last message, µs since the epoch
         self._skip, self._skipped = 1, 0  # steps before it is tried again, and of those what is left
 
@@ -95,9 +105,18 @@ class FastPath:
         if not size:
             self._stand_aside()
             return at
-        self.sockets.relay(self.endpoint, self.written[:size])
+        if self.keeps is None:
+            self.sockets.relay(self.endpoint, self.written[:size])
+        else:
+            self._keep(self.keeps, size)
         self.paths.meter.charge(self.account)
-        return self.read_to[0]
+        return self.words[relay.READ_TO]
+
+    def _keep(self, channel: KeptChannel, size: int) -> None:
+        words = self.words
+        following, rows, sent = self.kept
+        self.kept = behind, rows_sent, bytes_sent = words[relay.NEXT_OUT], words[relay.ROWS], words[relay.SENT]
+        channel.pass_on(Run(bytes(self.written[:size]), following, behind, rows_sent - rows, bytes_sent - sent, self.rows_at))
 
     def _stand_aside(self) -> None:
         if self.entrance is not None:
@@ -112,19 +131,22 @@ class FastPath:
         if self._skipped:
             self._skipped -= 1
             return
+        own = self.hosted.recovery
+        if own is not None and not own.news and (self.hosted.entries or self.hosted.outlets):
+            return
         exit_ = self._exit()
         entrance = None if exit_ is None else self._entrance()
         if entrance is None or exit_ is None or not self._promised(entrance) or not self._formed(entrance, exit_):
             self._in_vain()
             return
-        self.entrance, self.exit, self.endpoint = entrance, exit_, exit_.endpoint
+        self.entrance, self.exit, self.endpoint, self.keeps = entrance, exit_, exit_.endpoint, exit_.keeps
         self._fill(entrance, exit_)
         for id_ in (entrance.id, entrance.named, exit_.channel.id, *self.hosted.outlets):
             self.paths.entered[id_] = self
         self.sockets.inbound.takers[entrance.id] = self.take
 
     def _in_vain(self) -> None:
-        self._skip = self._skipped = min(2 * self._skip, WAIT_MAX)
+        self._skip = self._skipped = min(2 * self._skip, self.paths.wait_max)
 
     def _entrance(self) -> Entrance | None:
         """None: something is under way."""
@@ -146,6 +168,8 @@ class FastPath:
         if len(source.publishers) != 1 or source.expected or source.ending or source.since > MIN_TIME or source.late.batches:
             return None
         (publisher,) = source.publishers.values()
+        if publisher.incarnation and publisher.taken_until != source.watermark:
+            return None
         id_ = publisher_channel(named, publisher.name)
         if (here := self.paths.clients.publishers.here.get(id_)) is None:
             return None
@@ -159,6 +183,12 @@ class FastPath:
         match target.channel:
             case RemoteChannel() as channel:
                 return Exit(target, channel, channel.endpoint, channel.credit, self._head(channel))
+            case ToldChannel() as channel:
+                if channel.is_open and not channel.held and not channel.behind:
+                    return Exit(target, channel, channel.terms.endpoint, channel.client, self._head(channel), channel)
+            case KeptChannel() as channel:
+                if not channel.terms.reader and channel.has_room(KEPT_BYTES):
+                    return Exit(target, channel, "", _bounded(KEPT_BYTES), self._head(channel), channel)
             case SubscriptionChannel() as channel if not channel.held and not channel.terms.reader:
                 return Exit(target, channel, channel.terms.endpoint, channel.client, self._head(channel))
         return None
@@ -195,6 +225,8 @@ class FastPath:
         state[relay.SENT], state[relay.CONSUMED], state[relay.LIMIT] = credit.sent, credit.consumed, credit.limit
         if entrance.source is not None and entrance.publisher is not None:
             state[relay.NUMBERED] = entrance.source.records.get(entrance.publisher.name, 0)
+        if exit_.keeps is not None and (found := lines_of(exit_.channel.format)) is not None:
+            self.kept, self.rows_at = (exit_.channel.sequence, 0, credit.sent), found[0]
 
     # Leaving
 
@@ -212,6 +244,7 @@ class FastPath:
             return False
         self._skip = 1
         state = self.state.tolist()
+        self.paths.messages += state[relay.MESSAGES]
         self._settle_entrance(entrance, state)
         self._settle_line(entrance, state)
         self._settle_exit(exit_, state)
@@ -228,6 +261,8 @@ class FastPath:
             entrance.source.watermark = state[relay.PROMISED]
             entrance.source.records[entrance.publisher.name] = state[relay.NUMBERED]
             entrance.publisher.last_row_us = self.now
+            if entrance.publisher.incarnation:
+                entrance.publisher.taken_until = state[relay.PROMISED]
             self.paths.clients.publishers.hear(entrance.id)
 
     def _settle_line(self, entrance: Entrance, state: list[int]) -> None:
@@ -249,6 +284,8 @@ class FastPath:
         exit_.credit.sent, channel.sequence = state[relay.SENT], state[relay.NEXT_OUT]
         if isinstance(channel, SubscriptionChannel):
             channel.rows += rows
+        if isinstance(channel, ToldChannel):
+            channel.told_bytes += rows * exit_.row_bytes
         if output.latency is not None:
             output.latency.sum_us += state[relay.LATENCY]
             counts = state[relay.COUNTS :]
@@ -261,6 +298,12 @@ class FastPath:
             account.busy_ns += self.account.busy_ns // len(accounts)
         entrance.account.busy_ns += self.account.busy_ns % len(accounts)
         self.account.busy_ns = 0
+
+
+def _bounded(size: int) -> Credit:
+    credit = Credit()
+    credit.limit = size
+    return credit
 
 
 def _take(state: list[int], account: Account, size: int = 0) -> None:

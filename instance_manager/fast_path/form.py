@@ -28,6 +28,7 @@ from cep.transport.wire import Format, Header
 from instance_manager.clients.subscriptions import SubscriptionChannel
 from instance_manager.hosting import InstanceHost
 from instance_manager.ports import RemoteChannel
+from instance_manager.recovery.kept import KeptChannel
 
 OUT_BYTES = 512 << 10  # written for what is taken at once
 
@@ -51,9 +52,9 @@ def prepare(hosted: InstanceHost) -> None:
 
 def line_of(hosted: InstanceHost) -> Line | None:
     """The operators of an instance that only picks and renames columns of eight bytes, from one port in to one port out; None: it is
-    none such, or its query recovers: what leaves would be kept for no commit."""
+    none such."""
     instance, wire_format = hosted.instance, _format_in(hosted)
-    if hosted.recovery is not None or wire_format is None or lines_of(wire_format) is None or len(instance.outputs) != 1:
+    if wire_format is None or lines_of(wire_format) is None or len(instance.outputs) != 1:
         return None
     node = instance.sources[0][1] if instance.sources else instance.inputs[0].node
     nodes, renamed = [node], _renamed(node, {name: name for name in wire_format.schema.names})
@@ -121,13 +122,14 @@ class Entrance:
 
 @dataclass(slots=True)
 class Exit:
-    """The one target that tuples leave for, and what is known of its channel."""
+    """The one target that tuples leave for, and what is known of its channel; `keeps`: it is that, which keeps what leaves."""
 
     target: Target
     channel: RemoteChannel | SubscriptionChannel
     endpoint: str
     credit: Credit
     head: Header
+    keeps: KeptChannel | None = None
 
     @property
     def row_bytes(self) -> int:
@@ -181,7 +183,8 @@ def _judged(entrance: Entrance) -> list[int]:
     source, publisher = entrance.source, entrance.publisher
     if source is None or publisher is None:
         return [0, 0, 0, 0, 0]
-    return [1, source.disorder, *source.times, source.source_index << PARTITION_BITS | publisher.partition]
+    how = relay.BY_WATERMARK if source.is_restored else relay.BY_STAMP
+    return [how, source.disorder, *source.times, source.source_index << PARTITION_BITS | publisher.partition]
 
 
 def _words(header: Header) -> np.ndarray:

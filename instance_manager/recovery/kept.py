@@ -8,12 +8,16 @@ of its own gets it once more, from the number on that its token names.
 
 All of it is in a checkpoint. Numbers go on from one attempt to the next; a restored one sends nothing before its client has said which
 number it waits for.
+
+What comes by the fast path is kept in runs (`instance_manager.recovery.runs`), confirmed when the last of one is: of what is kept too long
+a client that waits for later numbers gets nothing.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from cep.dataflow.channel import Credit
@@ -21,10 +25,11 @@ from cep.elements import LAST, MIN_TIME, Batch, CheckpointBarrier, Element, Fail
 from cep.transport import wire
 from cep.transport.wire import Header
 from instance_manager.clients.subscriptions import SubscriptionChannel, Terms
+from instance_manager.recovery.runs import Kept, Message, Run, behind_of, first_of, joined, renamed, rows_of, size_of
 
 DROPPED = "this subscription was silent for too long and was dropped"
-#: Header, body, rows.
-Message = tuple[Header, Any, int]
+#: Of runs, sent at once.
+SENT_BYTES = 256 << 10
 
 
 class Restored(NamedTuple):
@@ -40,10 +45,10 @@ class KeptChannel(SubscriptionChannel):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.behind: deque[Message | int] = deque()  # and the numbers of the checkpoints that were taken in between
+        self.behind: deque[Kept | int] = deque()  # and the numbers of the checkpoints that were taken in between
         self.behind_bytes = 0
         self.is_over = False  # it was stopped, or has failed
-        self.unconfirmed: deque[tuple[Message, int]] = deque()  # with the bytes that had been sent behind it
+        self.unconfirmed: deque[tuple[Kept, int]] = deque()  # with the bytes that had been sent behind it
         self.unconfirmed_bytes = 0
         self.restores: list[Restored] = []  # of one that is told at once
         self.told_bytes = 0  # likewise, since the last mark
@@ -67,6 +72,11 @@ class KeptChannel(SubscriptionChannel):
         self.behind.append(message)
         self.behind_bytes += len(message[1] or b"")
 
+    def pass_on(self, run: Run) -> None:
+        """It was made by the fast path, whose numbers and rows are noted when it is left."""
+        self.behind.append(run)
+        self.behind_bytes += run.size
+
     def end(self, element: Stop | Fail) -> None:
         """Its query is stopped or has failed, and will not go on: unless the client has its end already, it is told so."""
         if self.is_over or (self.closed and self.is_covered):
@@ -89,8 +99,8 @@ class KeptChannel(SubscriptionChannel):
         """What no commit covers will not come out: the numbers of what has not been sent are free again."""
         there = [each for each in self.behind if not isinstance(each, int)]
         if there:
-            self.sequence = there[0][0].sequence
-            self.rows -= sum(rows for *_, rows in there)
+            self.sequence = first_of(there[0])
+            self.rows -= sum(map(rows_of, there))
         self.behind.clear()
         self.behind_bytes = 0
 
@@ -101,17 +111,42 @@ class KeptChannel(SubscriptionChannel):
             self._let_go(marks[-1] + 1)
 
     def _let_go(self, count: int) -> None:
-        for _ in range(count):
-            each = self.behind.popleft()
-            if not isinstance(each, int):
-                self.held.append(each)
-                self.held_bytes += len(each[1] or b"")
-                self.behind_bytes -= len(each[1] or b"")
+        going = [self.behind.popleft() for _ in range(count)]
+        for each in joined((each for each in going if not isinstance(each, int)), SENT_BYTES):
+            size = size_of(each)
+            self.held.append(each)
+            self.held_bytes += size
+            self.behind_bytes -= size
         self.pump()
 
     def pump(self) -> None:
-        if self.answered:
-            super().pump()
+        while self.answered and self.held:
+            first = self.held[0]
+            if isinstance(first, Run):
+                if not self._send_runs():  # then one by one, as far as there is credit
+                    self.held.popleft()
+                    self.held.extendleft(reversed(list(first.messages())))
+            elif self._sent(*first):
+                self.held.popleft()
+                self.held_bytes -= size_of(first)
+            else:
+                return
+
+    def _send_runs(self) -> bool:
+        """As they lie, those of the first in `held` for which there is credit. Is it any?"""
+        client, laid, size = self.client, list[bytes](), 0
+        while self.held and isinstance(run := self.held[0], Run) and not self.terms.resumable:
+            if client.sent + run.size > client.limit or size > SENT_BYTES:
+                break
+            self.held.popleft()
+            self.held_bytes -= run.size
+            client.spend(run.size)
+            self._keep(run)
+            laid.append(run.laid)
+            size += run.size
+        if laid:
+            self.sockets.relay(self.terms.endpoint, b"".join(laid))
+        return bool(laid)
 
     def _sent(self, header: Header, body: Any, rows: int) -> bool:
         size = len(body or b"")
@@ -121,13 +156,13 @@ class KeptChannel(SubscriptionChannel):
             self._keep((header, body, rows))
         return sent
 
-    def _keep(self, message: Message) -> None:
-        self.unconfirmed.append((message, self.client.sent))
-        self.unconfirmed_bytes += len(message[1] or b"")
+    def _keep(self, each: Kept) -> None:
+        self.unconfirmed.append((each, self.client.sent))
+        self.unconfirmed_bytes += size_of(each)
 
     def _confirm(self) -> None:
         """The oldest of what was sent."""
-        self.unconfirmed_bytes -= len(self.unconfirmed.popleft()[0][1] or b"")
+        self.unconfirmed_bytes -= size_of(self.unconfirmed.popleft()[0])
 
     def grant(self, header: Header) -> None:
         super().grant(header)
@@ -137,17 +172,17 @@ class KeptChannel(SubscriptionChannel):
     def _is_confirmed(self, following: int) -> bool:
         """Has the client the oldest of what was sent? It says the number of the element that it takes next, for an element without rows
         costs no credit; a query that reads this one says what it has consumed."""
-        (header, *_), sent = self.unconfirmed[0]
-        return sent <= self.client.consumed if self.terms.reader else header.sequence < following
+        each, sent = self.unconfirmed[0]
+        return sent <= self.client.consumed if self.terms.reader else behind_of(each) <= following
 
     def acknowledge(self, following: int) -> None:
-        while self.unconfirmed and self.unconfirmed[0][0][0].sequence < following:
+        while self.unconfirmed and behind_of(self.unconfirmed[0][0]) <= following:
             self._confirm()
         self.pump()
 
     @property
     def first_unconfirmed(self) -> int:
-        return self.unconfirmed[0][0][0].sequence if self.unconfirmed else self.sequence
+        return first_of(self.unconfirmed[0][0]) if self.unconfirmed else self.sequence
 
     def leave(self) -> None:
         self.answered = False
@@ -161,23 +196,23 @@ class KeptChannel(SubscriptionChannel):
         if self.answered:
             return
         self.client, self.is_full = Credit(), False
-        sent = [message for message, _ in self.unconfirmed]
-        there = [(header._replace(channel=self.id), body, rows) for header, body, rows in (*sent, *self.held)]
-        self.behind = deque(each if isinstance(each, int) else (each[0]._replace(channel=self.id), *each[1:]) for each in self.behind)
+        there = list(renamed((*(each for each, _ in self.unconfirmed), *self.held), self.id))
+        behind = ([each] if isinstance(each, int) else renamed([each], self.id) for each in self.behind)
+        self.behind = deque(chain.from_iterable(behind))
         self.unconfirmed.clear()
         self.held.clear()
         self.held_bytes = self.unconfirmed_bytes = 0
         for message in there:
             if message[0].sequence >= following:
                 self.held.append(message)
-                self.held_bytes += len(message[1] or b"")
+                self.held_bytes += size_of(message)
             elif message[0].sequence >= acknowledged and self.terms.resumable:
                 self._keep(message)
         self.answered = True
 
     def why_not_from(self, lineage: str, following: int, counted: int = 0) -> str:
         """Why a client cannot go on from that number, as they were counted in attempt `counted`; empty: it can."""
-        first = next((each[0].sequence for each in self.kept()), self.sequence)
+        first = next(map(first_of, self.kept()), self.sequence)
         if following and lineage != self.lineage:
             return DROPPED
         if following > self.sequence:
@@ -205,15 +240,15 @@ class KeptChannel(SubscriptionChannel):
 
     # In a checkpoint
 
-    def kept(self) -> Iterator[Message]:
+    def kept(self) -> Iterator[Kept]:
         """All that its client may not have."""
-        yield from (message for message, _ in self.unconfirmed)
+        yield from (each for each, _ in self.unconfirmed)
         yield from self.held
         yield from (each for each in self.behind if not isinstance(each, int))
 
-    def restore(self, messages: Iterable[Message], attempt: int, number: int) -> None:
-        """Those of checkpoint `number`, which is committed and from which that attempt goes on."""
-        for header, body, rows in messages:
-            self.held.append((header._replace(channel=self.id), body, rows))
-            self.held_bytes += len(body or b"")
+    def restore(self, kept: Iterable[Kept], attempt: int, number: int) -> None:
+        """What was kept at checkpoint `number`, which is committed and from which that attempt goes on."""
+        for message in renamed(kept, self.id):
+            self.held.append(message)
+            self.held_bytes += size_of(message)
         self.answered = False

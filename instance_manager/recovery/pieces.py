@@ -14,6 +14,7 @@ import io
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ from instance_manager.clients.subscriptions import Terms
 from instance_manager.hosting import InstanceHost, open_subscription
 from instance_manager.recovery.increments import PieceKey, blocks_state, needs_of
 from instance_manager.recovery.kept import KeptChannel, Restored
+from instance_manager.recovery.runs import Message, Run, joined, rows_of
 from instance_manager.recovery.scaled import Shared, parts_in
 
 ALIGNED = 64
@@ -100,7 +102,7 @@ def taken_of(hosted: InstanceHost, number: int) -> Iterator[TakenPart | State]:
         for subscription in outlet.subscriptions.values():
             if isinstance(subscription, KeptChannel):
                 yield move_document("subscription", _described(subscription))
-                yield State("", "kept", 0, _messages(subscription))
+                yield State("", "kept", 0, kept_rows(subscription))
 
 
 def _parts_of(operator: StatefulOperator | None, number: int) -> list[Part]:
@@ -115,12 +117,18 @@ def _described(subscription: KeptChannel) -> dict[str, Any]:
     return own | {"closed": subscription.closed, "lineage": subscription.lineage, "restores": subscription.restores}
 
 
-def _messages(subscription: KeptChannel) -> pa.RecordBatch:
-    there = list(subscription.kept())
-    headers = bytes_array([header.pack() for header, _, _ in there], pa.large_binary())
-    bodies = bytes_array([None if body is None else bytes(body) for _, body, _ in there], pa.large_binary())
-    rows = int64_array(np.array([rows for _, _, rows in there], np.int64))
-    return pa.RecordBatch.from_arrays([headers, bodies, rows], ["header", "body", "rows"])
+def kept_rows(subscription: KeptChannel) -> pa.RecordBatch:
+    """A row for each message, and for each run: what lies in it has no header of its own, and `rows_at` is not -1."""
+    there = list(joined(subscription.kept()))
+    headers = bytes_array([None if isinstance(each, Run) else each[0].pack() for each in there], pa.large_binary())
+    bodies = bytes_array([each.laid if isinstance(each, Run) else _bytes(each[1]) for each in there], pa.large_binary())
+    counts = ([rows_of(each) for each in there], [each.rows_at if isinstance(each, Run) else -1 for each in there])
+    rows, rows_at = (int64_array(np.array(each, np.int64)) for each in counts)
+    return pa.RecordBatch.from_arrays([headers, bodies, rows, rows_at], ["header", "body", "rows", "rows_at"])
+
+
+def _bytes(body: Any) -> bytes | None:
+    return None if body is None else bytes(body)
 
 
 def sinks_of(hosted: InstanceHost) -> list[CommittedSink]:
@@ -240,9 +248,13 @@ def _restore_subscriptions(hosted: InstanceHost, states: Iterable[State], wanted
             if subscription is not None:
                 _take(subscription, found)
         elif state.part == "kept" and subscription is not None:
-            rows = state.rows.to_pylist()
-            messages = ((wire.unpack(each["header"]), each["body"], each["rows"]) for each in rows)
-            subscription.restore(messages, own.attempt, own.restored)
+            subscription.restore(chain.from_iterable(map(kept_in, state.rows.to_pylist())), own.attempt, own.restored)
+
+
+def kept_in(row: Mapping[str, Any]) -> Iterator[Message]:
+    if row.get("rows_at", -1) >= 0:
+        return Run(row["body"], 0, 0, row["rows"], 0, row["rows_at"]).messages()
+    return iter([(wire.unpack(row["header"]), row["body"], row["rows"])])
 
 
 def _take(subscription: KeptChannel, found: Mapping[str, Any]) -> None:

@@ -20,7 +20,8 @@ from typing import Any
 from cep.elements import MIN_TIME, Batch, CheckpointBarrier, Element
 from cep.transport import wire
 from cep.transport.wire import TIME, Format, Header
-from instance_manager.recovery.kept import DROPPED, KeptChannel, Message, Restored
+from instance_manager.recovery.kept import DROPPED, KeptChannel, Restored
+from instance_manager.recovery.runs import Kept, Message, Run
 
 #: Of so many recoveries with a commit in between a client may have slept through all.
 RESTORES_MAX = 64
@@ -40,6 +41,11 @@ class ToldChannel(KeptChannel):
         self.committed, self.tells = restored, is_first
         self.restores = [Restored(attempt, restored, 0)] if attempt else []
 
+    @property
+    def is_open(self) -> bool:
+        """Does it go to the client now, as it is made?"""
+        return self.tells and self.answered and not self.closed
+
     # What comes
 
     def send(self, element: Element, size: int, watermark: int, since: int) -> None:
@@ -57,6 +63,12 @@ class ToldChannel(KeptChannel):
                 self._put(self._mark(element.number, MIN_TIME if self.is_late else watermark))
         else:
             super().send(element, size, watermark, since)
+
+    def pass_on(self, run: Run) -> None:
+        """At once, too: nothing is held then."""
+        self.sockets.relay(self.terms.endpoint, run.laid)
+        self.client.spend(run.size)
+        self._keep(run)
 
     def _put(self, message: Message) -> None:
         if self.tells:
@@ -80,7 +92,7 @@ class ToldChannel(KeptChannel):
         self.committed = max(self.committed, number)
         if not self.tells and any(_number_of(each) <= number for each in self.behind if _is_mark(each)):
             self.tells = True
-            rows = sum(not isinstance(each, int) and each[0].kind != wire.END for each in self.behind)
+            rows = sum(isinstance(each, Run) or (not isinstance(each, int) and each[0].kind != wire.END) for each in self.behind)
             self._let_go(rows)
         super().cover(number)
 
@@ -112,8 +124,8 @@ class ToldChannel(KeptChannel):
 
     # In a checkpoint
 
-    def restore(self, messages: Iterable[Message], attempt: int, number: int) -> None:
-        super().restore(messages, attempt, number)
+    def restore(self, kept: Iterable[Kept], attempt: int, number: int) -> None:
+        super().restore(kept, attempt, number)
         here = Restored(attempt, number, self.sequence)
         self.restores = [*(each for each in self.restores if each.number < number), here][-RESTORES_MAX:]
         self.committed, self.tells, self.told_bytes = number, True, 0
@@ -121,8 +133,8 @@ class ToldChannel(KeptChannel):
             self._hold(self._mark(number, MIN_TIME))
 
 
-def _is_mark(each: Message | int) -> bool:
-    return not isinstance(each, int) and each[0].kind == wire.BARRIER
+def _is_mark(each: Kept | int) -> bool:
+    return not isinstance(each, int | Run) and each[0].kind == wire.BARRIER
 
 
 def _number_of(mark: Any) -> int:

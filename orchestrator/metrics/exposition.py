@@ -63,6 +63,7 @@ _PROCESS = {
     "rss_bytes": ("cep_process_memory_bytes", "gauge", "Memory of an instance manager"),
     "memory_limit_bytes": ("cep_process_memory_limit_bytes", "gauge", "Memory that an instance manager may have"),
     "strays": ("cep_process_strays_total", "counter", "Messages for channels that are not there"),
+    "fast_path": ("cep_process_fast_path_messages_total", "counter", "Small messages that were passed on by the fast path"),
     "compilations": ("cep_process_compilations_total", "counter", "Kernels compiled or loaded"),
 }
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import signal
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +265,46 @@ def test_small_messages_through_operators_that_only_pick_columns(cluster: LocalC
             for i in range(rows):
                 out.send([{"n": i}])
         assert [n for batch in found for n in batch.column("n").to_pylist()] == list(range(rows))
+
+
+def relayed(cluster: LocalCluster, im: str) -> float:
+    """Messages that have taken the fast path there, as its last report says."""
+    found = re.search(rf'^cep_process_fast_path_messages_total{{im="{im}"}} (\S+)$', cluster.metrics(), re.M)
+    return float(found[1]) if found else 0.0
+
+
+def place_of(running: Running, attempts: int) -> str:
+    """Where its first instance is when it has recovered so often; empty: it has not yet."""
+    status = running.status()
+    there = status["state"] == "running" and status["recovery"]["attempts"] >= attempts
+    return str(status["placed"][0]["im"]) if there else ""
+
+
+@pytest.mark.parametrize("recover", ["at-once", "on-commit"])
+def test_the_fast_path_loses_nothing_when_its_process_is_killed(cluster: LocalCluster, recover: str) -> None:
+    """Some messages have taken it before each kill, and after the last one."""
+    name, numbers, taken = f"small-{recover}", itertools.count(), list[int]()
+    made = Query(name).source(stream(f"{name}.in", n="int64")).map("picked", n=col("n")).output(f"{name}.out")
+    running = cluster.deploy(made.options(parallelism=1, recover=recover, checkpoint="100ms"), start=False)
+    found = running.subscribe(f"{name}.out")
+    running.start()
+    reader = threading.Thread(target=lambda: taken.extend(n for batch in found for n in batch.column("n").to_pylist()))
+    reader.start()
+    with cluster.publisher(f"{name}.in") as out:
+
+        def passed(im: str, before: float) -> bool:
+            for n in itertools.islice(numbers, 50):
+                out.send([{"n": n}])
+            return relayed(cluster, im) not in (before, 0.0)
+
+        for kills in range(3):
+            im = until(partial(place_of, running, kills))
+            until(partial(passed, im, relayed(cluster, im)))
+            if kills < 2:
+                kill(cluster, im)
+    reader.join(120)
+    assert sorted(taken) == list(range(next(numbers)))
+    assert running.status()["recovery"]["attempts"] >= 2
 
 
 # --- moves ---------------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ LARGE: dict[str, str] = {
     "SequentialState": "rows held, groups, snapshots and slices of every window that goes by rows",
     "PerRowState": "rows in and answers out, and its groups as rows, all or those that have changed, of one table",
     "WindowState": "rows in and answers out, and its panes as rows, all or those that have changed, of the same tables",
+    "KeptChannel": "what is kept, sent, confirmed and gone on with of a subscription: one row of elements in the order of their numbers",
     "Publishers": "one table of what a publisher says, and what of it was taken and is covered",
     "Link": "one protocol: what is sent, what comes, what is due by the time",
     "Faults": "a method for each thing that may go wrong",

@@ -423,6 +423,31 @@ BUGS = (
     ),
     # the fast path
     Bug("late rows take the fast path", f"{_KERNELS}/relay.py", " and not is_late(time, stamp, form[DISORDER])", ""),
+    Bug("rows behind what a restored reader has promised take the fast path", f"{_KERNELS}/relay.py", "good &= time >= floor", "pass"),
+    Bug(
+        "what leaves by the fast path at once is not kept",
+        "instance_manager/recovery/told.py",
+        "        self.client.spend(run.size)\n        self._keep(run)\n",
+        "        self.client.spend(run.size)\n",
+    ),
+    Bug(
+        "what leaves by the fast path is news to nobody",
+        "instance_manager/fast_path/fast_path.py",
+        "if own is not None and not own.news and (",
+        "if own is not None and False and (",
+    ),
+    Bug(
+        "what a publisher has promised on the fast path is forgotten by its checkpoint",
+        "instance_manager/fast_path/fast_path.py",
+        "                entrance.publisher.taken_until = state[relay.PROMISED]\n",
+        "                pass\n",
+    ),
+    Bug(
+        "what is kept for a commit on the fast path has no bound",
+        "instance_manager/fast_path/fast_path.py",
+        "_bounded(KEPT_BYTES)",
+        "_bounded(1 << 40)",
+    ),
     Bug("no credit is due on the fast path", f"{_KERNELS}/relay.py", "<= state[OWED])", "<= 1 << 40)"),
     Bug(
         "a message is lost on the fast path, and it goes unnoticed",

@@ -927,8 +927,8 @@ OUTSIDE_BUGS = (
     Bug(
         "rows that were dropped before a subscription went are not counted",
         "instance_manager/clients/subscribers.py",
-        "outlet.dropped_rows += subscription.dropped + sum(",
-        "outlet.dropped_rows += sum(",
+        "outlet.dropped_rows += subscription.dropped + subscription.held_rows",
+        "outlet.dropped_rows += subscription.held_rows",
         (_IM_CLIENTS,),
     ),
     Bug(
@@ -1781,6 +1781,20 @@ OUTSIDE_BUGS = (
         "while not self.terms.resumable and self.unconfirmed and",
         "while self.unconfirmed and",
         (_KEPT_TEST,),
+    ),
+    Bug(
+        "a run is confirmed with the first message of it",
+        _KEPT,
+        "else behind_of(each) <= following",
+        "else first_of(each) < following",
+        ("instance_manager/recovery/test_runs.py",),
+    ),
+    Bug(
+        "runs in a piece are joined though something stands between them",
+        "instance_manager/recovery/runs.py",
+        "        yield from _one(runs)\n        runs, size = ",
+        "        runs, size = ",
+        ("instance_manager/recovery/test_runs.py",),
     ),
     Bug(
         "at the next attempt what was taken is let go, though no token of it was acknowledged",

@@ -34,21 +34,26 @@ from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US
 from cep.model.streams import Stream
 from cep.plan import planner
 from cep.plan.channels import ChannelId, publisher_channel
+from cep.plan.checkpoints import CheckpointNumber
 from cep.plan.physical import PhysicalPlan, Worker
 from cep.transport import wire
 from cep.transport.local import LocalSockets
 from cep.transport.wire import Format, Header
+from cep.world.store import MemoryStore
 from driver import Query, col, stream
 from instance_manager import loop
 from instance_manager.accounts import step_accounts
 from instance_manager.clients.subscriptions import SubscriptionChannel
-from instance_manager.control.assignment_checks import Assignment
-from instance_manager.control.commands import AddInstance, DrainInstance, RemoveInstance, RunInstance, StopInstance
+from instance_manager.control.assignment_checks import Assignment, Checkpointing
+from instance_manager.control.commands import AddInstance, DrainInstance, HearCheckpoints, RemoveInstance, RunInstance, StopInstance
 from instance_manager.fast_path.fast_path import FastPath
 from instance_manager.fast_path.form import prepare
-from instance_manager.hosting import Preparation
+from instance_manager.hosting import InstanceHost, Preparation
 from instance_manager.loop import Loop
 from instance_manager.ports import PlainRelay
+from instance_manager.recovery.pieces import kept_of
+from instance_manager.recovery.runs import Run, messages_of
+from instance_manager.recovery.told import ToldChannel
 from tests.support.plans import one_node
 
 DISORDER_US = 3
@@ -60,10 +65,10 @@ WIDER = stream("events", at="timestamp[us]", key="int64?", price="float64", more
 NARROWER = stream("events", at="timestamp[us]", price="float64", event_time="at", disorder="3us")
 
 
-def plan_of(folder: str) -> PhysicalPlan:
+def plan_of(folder: str, recover: str = "off") -> PhysicalPlan:
     query = Query("q").source(EVENTS).map("first", price=col("price"), at=col("at"), number=col("key"))
     query = query.map("second", key=col("number"), price=col("price"), when=col("at"))
-    query = query.output("answers").options(split="per-operator", parallelism=1)
+    query = query.output("answers").options(split="per-operator", parallelism=1, recover=recover)
     workers = [Worker(f"im-{i}", None, None, f"ipc://{folder}/im{i}") for i in (0, 1)]
     return planner.plan(query.build(), {}, workers, one_node(2), numa=False)
 
@@ -108,8 +113,8 @@ ENDS = {"drain": DrainInstance, "stop": StopInstance}
 class Station:
     """An instance at home, the first of the query, which reads publishers, or the second; `near` sends to it, `far` takes what leaves."""
 
-    def __init__(self, folder: str, first: bool, fast: bool, budget: int) -> None:
-        self.first, self.folder, self.plan = first, folder, plan_of(folder)
+    def __init__(self, folder: str, first: bool, fast: bool, budget: int, recover: str = "off") -> None:
+        self.first, self.folder, self.plan = first, folder, plan_of(folder, recover)
         here, other = (f"ipc://{folder}/im{i}" for i in ((0, 1) if first else (1, 0)))
         self.sockets = LocalSockets(here)
         self.far, self.near = (LocalSockets(name) for name in ((other, f"{other}p") if first else (f"{other}s", other)))
@@ -117,7 +122,8 @@ class Station:
         self.loop = Loop(self.sockets, budget, lambda hosted: None, self.report, fast_path=fast, process=process)
         self.report_due = False
         cluster = ClusterConfig(folder, "", "", 0, f"{here}m", f"{here}n", budget_bytes=budget)
-        preparation = Preparation(InstanceManagerConfig(cluster, "im", None, None, here), self.sockets, self.loop.inbox, self.loop.meter)
+        config = InstanceManagerConfig(cluster, "im", None, None, here)
+        preparation = Preparation(config, self.sockets, self.loop.inbox, self.loop.meter, store=MemoryStore())
         preparation.config = replace(preparation.config, id=f"im-{0 if first else 1}")
         assignment = Assignment("q", f"SQ{1 if first else 2}", 0, 1, (0, 0), "ready")
         self.hosted = preparation.prepare(self.plan, assignment, 1, {})
@@ -148,6 +154,17 @@ class Station:
                 while (message := sockets.receive()) is not None:
                     self.found.append((name, message[0], bytes(message[1]).replace(self.folder.encode(), b"")))
                     self.got[message[0].channel] = self.got.get(message[0].channel, 0) + len(message[1])
+
+    def following(self, channel: int) -> int:
+        """The number of the element of that channel that comes next."""
+        return (
+            max((header.sequence for _, header, _ in self.found if header.channel == channel and header.kind < wire.CREDIT), default=-1) + 1
+        )
+
+    def hear(self, asked: int, committed: int) -> None:
+        said = Checkpointing(CheckpointNumber.unpacked(asked), CheckpointNumber.unpacked(committed), False)
+        self.loop.ask(HearCheckpoints(self.hosted.key, said))
+        self.settle()
 
     def report(self, loop: Loop, at_once: bool) -> None:
         """What a report does to the fast paths."""
@@ -192,7 +209,18 @@ def counters(station: Station) -> dict[str, Any]:
         "outputs": outputs,
         "sources": [(plain(e.source), e.source.records, sorted(e.source.publishers)) for e in hosted.entries.values()],
         "dead": dict(instance.dead_letters.counts),
+        "publishers": [(p.taken, p.as_owed, p.promised, p.behind, p.waits_with) for p in publishers],
+        "recovery": recovery_of(hosted),
     }
+
+
+def recovery_of(hosted: InstanceHost) -> tuple[object, ...]:
+    """What is known of its checkpoints, and what is kept for its clients."""
+    if (own := hosted.recovery) is None:
+        return ()
+    counts = own.asked, own.last, own.wants, own.news, own.covered, own.pressing, own.received, own.taken, own.taken_last
+    kept = [(header, bytes(body or b""), rows) for each in kept_of(hosted) for header, body, rows in messages_of(each.kept())]
+    return *counts, kept, [(each.tells, each.is_new) for each in kept_of(hosted) if isinstance(each, ToldChannel)]
 
 
 def channel_credit(channel: Any) -> list[dict[str, Any]]:
@@ -209,6 +237,8 @@ class Script:
     senders: list[Sender] = field(default_factory=list)
     subscribed: list[str] = field(default_factory=list)
     event_time: bool = True  # is it wanted?
+    asked: int = 0  # the number of the last checkpoint
+    committed: int = 0
 
     @property
     def first(self) -> bool:
@@ -234,7 +264,7 @@ class Script:
             self.senders.append(Sender(publisher_channel(entry, name), Format.published(EVENTS), True))
         sender = next(sender for sender in self.senders if sender.channel == publisher_channel(entry, name))
         for station in self.stations:
-            document = {"publisher": name, "endpoint": station.near.endpoint, "schema": sender.format.schema.to_json()}
+            document = {"publisher": name, "endpoint": station.near.endpoint, "schema": sender.format.schema.to_json(), "incarnation": name}
             station.send((Header(wire.OPEN, entry), wire.to_json(document | {"sent_until": MIN_TIME})))
 
     def declare(self, sender: Sender, declared: Stream) -> None:
@@ -278,7 +308,8 @@ class Script:
         for channel in [self.channel()] if self.first else map(self.channel, self.subscribed):
             for station in self.stations:
                 got = station.got.get(channel, 0)
-                station.send((Header(wire.CREDIT, channel, got, record=got + self.share), None), by_far=True)
+                following = station.following(channel)
+                station.send((Header(wire.CREDIT, channel, got, record=got + self.share, created=following), None), by_far=True)
 
     def act(self, action: str, offsets: list[int], which: int, created: int) -> None:
         sender = self.senders[which % len(self.senders)]
@@ -298,7 +329,11 @@ class Script:
             case "watermark":
                 sender.max_time += 1_000 * which  # time goes on without rows
                 self.send((sender.header(wire.WATERMARK), None))
-            case "idle" | "barrier" | "end" if not sender.publisher:
+            case "checkpoint" if self.recovers:
+                self.checkpoint()
+            case "commit" if self.recovers:
+                self.commit()
+            case "idle" | "barrier" | "end" if not (sender.publisher or (action == "barrier" and self.recovers)):
                 self.control(action, sender)
             case "end" if sender.publisher:
                 self.close(sender)
@@ -324,18 +359,36 @@ class Script:
                 for station in self.stations:
                     station.tick(which % 2 == 0)
 
+    @property
+    def recovers(self) -> bool:
+        return self.stations[0].hosted.recovery is not None
+
+    def checkpoint(self) -> None:
+        """The next one is asked for."""
+        self.asked += 1
+        for station in self.stations:
+            station.hear(self.asked, self.committed)
+        if not self.first:
+            self.send((self.senders[0].header(wire.BARRIER), wire.to_json({"number": self.asked})))
+
+    def commit(self) -> None:
+        self.committed = self.asked
+        for station in self.stations:
+            station.hear(self.asked, self.committed)
+
     def control(self, action: str, sender: Sender) -> None:
         kind = {"idle": wire.IDLE, "barrier": wire.BARRIER, "end": wire.END}[action]
         self.send((sender.header(kind), wire.to_json({"number": sender.sequence}) if kind == wire.BARRIER else None))
 
     def close(self, sender: Sender) -> None:
-        header = sender.header(wire.CLOSE)
+        header, entry = sender.header(wire.CLOSE), ChannelId.entry("q", "events", 0, 1).id
         for station in self.stations:
             document = {
-                "entry": ChannelId.entry("q", "events", 0, 1).id,
+                "entry": entry,
                 "endpoint": station.near.endpoint,
                 "last": len(self.senders) == 1,
                 "others": [],
+                "incarnation": next(name for name in ("p0", "p1") if publisher_channel(entry, name) == sender.channel),
             }
             station.send((header, wire.to_json(document)))
         if len(self.senders) > 1:
@@ -343,24 +396,27 @@ class Script:
 
 
 @contextmanager
-def script(first: bool, share: int, budget: int) -> Iterator[Script]:
+def script(first: bool, share: int, budget: int, recover: str = "off") -> Iterator[Script]:
     """A station whose instance has the fast path, and one whose instance has the plain one."""
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "SLICE_NS", 1 << 60)  # what has come out must not depend on how busy the machine is
         stations = []
         for fast in (True, False):
             folder = stack.enter_context(TemporaryDirectory(prefix="cep-"))
-            stations.append(Station(folder, first, fast, budget))
+            stations.append(Station(folder, first, fast, budget, recover))
             stack.callback(stations[-1].close)
         made = Script(stations, share, event_time=budget % 2 == 0)
         made.begin()
+        if recover != "off":  # a subscription that comes while its query runs is told at once behind a commit
+            made.checkpoint()
+            made.commit()
         yield made
 
 
 #: What may happen, and how often.
 ACTIONS = {
     "batch": 30,
-    **dict.fromkeys(["grant", "tick", "look"], 3),
+    **dict.fromkeys(["grant", "tick", "look", "checkpoint", "commit"], 3),
     **dict.fromkeys(
         ["nulls", "many", "cut", "since", "far off", "watermark", "idle", "barrier", "open", "declare", "subscribe", "unsubscribe"], 1.5
     ),
@@ -368,12 +424,15 @@ ACTIONS = {
 }
 
 
+RECOVER = ("off", "off", "at-once", "at-once", "on-commit")
+
+
 @given(seed=st.integers(0, 1 << 32))
 def test_both_paths_send_and_count_the_same(seed: int) -> None:
     """Made from a seed: what Hypothesis draws is mostly short, and then little passes."""
     choose = random.Random(seed)
     share, budget = choose.choice([100, 2_000, 1 << 20, 1 << 20]), choose.choice([16_000, 60_000, 1 << 20, 16_001, (1 << 20) + 1])
-    with interpreted(), script(choose.random() < 0.5, share, budget) as made, nothing_compiles():
+    with interpreted(), script(choose.random() < 0.5, share, budget, choose.choice(RECOVER)) as made, nothing_compiles():
         for action in choose.choices(list(ACTIONS), list(ACTIONS.values()), k=25):
             offsets = [choose.randint(-DISORDER_US - 1, 4) if choose.random() < 0.3 else 1 for _ in range(choose.randint(1, 4))]
             if action == "look":
@@ -388,9 +447,13 @@ def test_both_paths_send_and_count_the_same(seed: int) -> None:
 def test_of_a_burst_the_same_rows_leave(seed: int) -> None:
     """The plain path takes small batches together, the fast path does not."""
     choose = random.Random(seed)
-    with interpreted(), script(choose.random() < 0.5, 1 << 20, 1 << 20) as made:
+    recover = choose.choice(RECOVER)
+    with interpreted(), script(choose.random() < 0.5, 1 << 20, 1 << 20, recover) as made:
         for _ in range(6):
             made.act("burst", [choose.randint(-1, 2) for _ in range(choose.randint(1, 3))], choose.randrange(12), 0)
+        if recover != "off":
+            made.checkpoint()
+            made.commit()
         fast, plain_ = made.stations
         assert rows_of(fast) == rows_of(plain_)
         assert [station.look()["instance"] for station in (fast, plain_)] == [plain_.look()["instance"]] * 2
@@ -497,6 +560,76 @@ def test_latencies_are_classed_alike(latency: int, rows: int) -> None:
     staging.view(np.int64)[relay.CREATED] = created * 1000
     relay.count_message(staging, 0, rows, created + latency, state, form)
     assert (state[relay.LATENCY], state[relay.COUNTS :].tolist()) == (noted.sum_us, noted.counts)
+
+
+@pytest.mark.parametrize("recover", ["at-once", "on-commit"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_query_that_recovers_takes_it_too(monkeypatch: pytest.MonkeyPatch, first: bool, recover: str) -> None:
+    monkeypatch.setattr("instance_manager.loop.SLICE_NS", NEVER)
+    with interpreted(), script(first, 1 << 20, 1 << 20, recover) as made:
+        for _ in range(2):
+            for _ in range(8):
+                made.act("batch", [1, 0, 1], 0, 1_000)
+            path = fast_path_of(made)
+            assert path.state[MESSAGES] >= 4, "the first asks for credit, and is the news"
+            made.checkpoint()
+            check(made)
+            made.commit()
+            check(made)
+        fast, _ = made.stations
+        (told,) = kept_of(fast.hosted) or [None]
+        if told is not None:
+            assert any(isinstance(each, Run) for each in told.kept()), "what the client has not confirmed is kept as it was written"
+            made.grant()
+            assert not list(told.kept())
+
+
+def test_one_with_nothing_new_says_so_by_its_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("instance_manager.loop.SLICE_NS", NEVER)
+    for first in (True, False):
+        with interpreted(), script(first, 1 << 20, 1 << 20, "at-once") as made:
+            for _ in range(4):
+                made.act("batch", [1], 0, 1_000)
+            made.grant()
+            made.checkpoint()
+            path, own = fast_path_of(made), made.stations[0].hosted.recovery
+            assert own is not None and not own.news and not path.entered
+            made.act("batch", [1], 0, 1_000)
+            assert own.news and path.entered
+
+
+def test_what_a_restored_reader_may_not_take_passes_on_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are on time by their own stamp, and behind what its publisher has promised."""
+    monkeypatch.setattr("instance_manager.loop.SLICE_NS", NEVER)
+    with interpreted(), script(True, 1 << 20, 1 << 20, "at-once") as made:
+        for station in made.stations:
+            station.hosted.instance.sources[0][0].is_restored = True
+        sender = made.senders[0]
+        for _ in range(4):
+            made.act("batch", [1], 0, 1_000)
+        assert fast_path_of(made).state[MESSAGES] > 0
+        far = sender.max_time + 10
+        made.send((sender.header(wire.WATERMARK, watermark=far), None))
+        for station in made.stations:
+            station.tick(report_due=False)
+        for _ in range(3):
+            made.grant()
+        assert fast_path_of(made).entered
+        made.act("batch", [1], 0, 1_000)
+        assert [station.hosted.instance.state for station in made.stations] == ["failed", "failed"]
+        check(made)
+
+
+def test_what_is_kept_has_a_bound_behind_which_a_step_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("instance_manager.loop.SLICE_NS", NEVER)
+    monkeypatch.setattr("instance_manager.fast_path.fast_path.KEPT_BYTES", 2_000)
+    monkeypatch.setattr("instance_manager.recovery.checkpoints.EARLY_BYTES", 8_000)
+    with interpreted(), script(False, 1 << 20, 1 << 20, "on-commit") as made:
+        own = made.stations[0].hosted.recovery
+        for _ in range(60):
+            made.act("batch", [1], 0, 1_000)
+        assert own is not None and own.wants
+        check(made)
 
 
 def fast_path_of(made: Script) -> FastPath:

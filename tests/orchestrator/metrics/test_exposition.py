@@ -43,7 +43,9 @@ def full_report() -> dict[str, Any]:
     own |= {"operators": [{"name": "pick", "step": "operator", **steps}], "dead_letters": {"count": [["pick", 2]], "letters": []}}
     place = {"step": "operator", "name": "pick", "query": "q", "subquery": "SQ1"}
     total = place | {"cause": "asleep", "count": 2, "total_ns": 10**9, "worst_ns": 10**9}
-    process = dict.fromkeys(("cpu_ns", "engine_cpu_ns", "loop_cpu_ns", "network_cpu_ns", "rss_bytes", "strays", "compilations"), 10**9)
+    process = dict.fromkeys(
+        ("cpu_ns", "engine_cpu_ns", "loop_cpu_ns", "network_cpu_ns", "rss_bytes", "strays", "fast_path", "compilations"), 10**9
+    )
     process |= {"memory_limit_bytes": 1 << 33}
     return {"im": "im-0", "instances": [own], "process": process, "stalls": {"began": 1.0, "totals": [total], "slowest": []}}
 
