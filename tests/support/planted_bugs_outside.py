@@ -1670,6 +1670,20 @@ OUTSIDE_BUGS = (
         (_HEIR_TEST,),
     ),
     Bug(
+        "two publishers of a name stay open in one process",
+        f"{_CLIENTS}/following.py",
+        "            if publisher.give_up():\n                found.append(publisher)\n",
+        "            if False:\n                found.append(publisher)\n",
+        ("cluster/test_cluster.py",),
+    ),
+    Bug(
+        "what a publisher keeps in memory is forgotten for another one of its name",
+        f"{_CLIENTS}/following.py",
+        "publisher.core.check_replaceable()",
+        "pass",
+        ("cluster/test_recovery.py",),
+    ),
+    Bug(
         "a publisher that had sent nothing is missed behind one that went on from there",
         _HEIR,
         "given.entry.source.has_come(given.name, given.incarnation)",
