@@ -59,11 +59,36 @@ class Following:
     def opens(self, publishers: Sequence[Publisher]) -> Steps[None]:
         """The same in steps."""
         documents = [{"stream": p.stream.name, "name": p.name, "endpoint": self.plane.endpoint} for p in publishers]
-        answer = self.rest.post("/publishers", documents, again=True)
+        before = self._given_up(publishers)
+        try:
+            for publisher in before:
+                publisher.core.check_replaceable()
+            answer = self.rest.post("/publishers", documents, again=True)
+        except BaseException:
+            for publisher in before:
+                publisher.go_on()
+            raise
         with self.learning:
+            for publisher in before:
+                publisher.be_replaced()
+                self.core.closed(publisher.stream.name, publisher)
             self.core.opened([(p.stream.name, p) for p in publishers], answer["after"])
             yield from self._learn({p: found["readers"] for p, found in zip(publishers, answer["opened"], strict=True)})
         yield from self._until_let_in(publishers)
+
+    def _given_up(self, publishers: Sequence[Publisher]) -> list[Publisher]:
+        """Those that are open here under their names, which send nothing more; one that is being closed is waited for."""
+        names = {(each.stream.name, each.name) for each in publishers}
+        with self.learning:
+            open_ = (each for stream, _ in names for each in self.core.publishers.get(stream, ()))
+            there = list(dict.fromkeys(each for each in open_ if (each.stream.name, each.name) in names))
+        found = []
+        for publisher in there:
+            if publisher.give_up():
+                found.append(publisher)
+            with publisher.sending:
+                pass
+        return found
 
     def _until_let_in(self, publishers: Sequence[Publisher]) -> Steps[None]:
         """By queries that recover, too, wherever they are by now; at most as long as any reader is waited for."""
@@ -97,9 +122,15 @@ class Following:
 
     def closes(self, publishers: Iterable[Publisher], keep_open: bool = False) -> Steps[None]:
         """The same in steps."""
-        open_ = [publisher for publisher in publishers if publisher.give_up()]
-        if not open_:
-            return
+        publishers = list(publishers)
+        complaints = [publisher.core.replaced() for publisher in publishers if publisher.core.is_replaced]
+        if open_ := [publisher for publisher in publishers if publisher.give_up()]:
+            complaints += yield from self._closes(open_, keep_open)
+        if complaints:
+            raise ClusterError("; ".join(complaints))
+
+    def _closes(self, open_: Sequence[Publisher], keep_open: bool) -> Steps[list[str]]:
+        """What is to be complained of."""
         for publisher in open_:
             yield publisher.at_most(CLOSED_S, partial(_is_known, publisher))
         with ExitStack() as held:
@@ -112,8 +143,7 @@ class Following:
                 complaints = yield from self._say_goodbye(ours, keep_open)
             finally:
                 self._forget(open_)
-        if complaints := [*complaints, *(core.replaced() for core in replaced)]:
-            raise ClusterError("; ".join(complaints))
+        return [*complaints, *(core.replaced() for core in replaced)]
 
     def _tell_orchestrator(self, publishers: Sequence[Publisher]) -> list[dict[str, Any]]:
         """That they close. Where that cannot be said they go on, so that they can be closed later: their streams would never end."""

@@ -89,7 +89,7 @@ class Publisher:
         when a checkpoint of that covers all that was sent (docs/features/recovery.md).
 
         Raises:
-            ClusterError: not all that was sent was taken, as far as is known; or another process has opened a publisher of its name, which
+            ClusterError: not all that was sent was taken, as far as is known; or another publisher of its name was opened, which
                 stays open.
         """
         self.closer([self], keep_open)
@@ -349,6 +349,14 @@ class Publisher:
     def go_on(self) -> None:
         """No reader has heard that it closes: it does not, and may be closed again."""
         self.core.closing = False
+
+    def be_replaced(self) -> None:
+        """Another one of its name is open in this process."""
+        self.plane.on_beat.pop(self, None)
+        self.plane.on_tick.pop(self, None)
+        with self.lock:
+            self._obey(self.core.be_replaced())
+            self.changed.notify_all()
 
     def say_goodbye(self, last: bool, others: list[str]) -> None:
         """To all readers. `last`: it may be the end of the stream, if all `others` that count as open have vanished."""

@@ -48,7 +48,8 @@ class PublisherCore:
         self.silence = Silence(stream.idle_after, self.numbering, self.readers)
         self.closing = self.closed = False  # no more is taken; the last word is said
         self.last_word: Document = {}  # while it is to be said
-        self.lost: ClusterError | None = None  # the cluster is out of reach, and no reader is left there
+        self.lost: ClusterError | None = None  # the cluster is out of reach, and no reader is left there; or another one has our name
+        self.is_replaced = False  # by another publisher of our name in our process
         self.was_closed = False  # by a reader
         self.underway = False  # a batch is, and its stamp is taken: what may be promised behind it is not to be told before it
 
@@ -335,7 +336,7 @@ class PublisherCore:
         return commands
 
     def replaced(self) -> str:
-        """What is to be complained of where another process has our name: it goes on behind what of us is known, and closes for us."""
+        """What is to be complained of where another one has our name: it goes on behind what of us is known, and closes for us."""
         return self.unheard() or f"{self.described}: another publisher of its name goes on in its place"
 
     def unconfirmed(self, seconds: int) -> str:
@@ -345,6 +346,22 @@ class PublisherCore:
         where = ", ".join(sorted({f"query {reader.query!r} at {reader.endpoint}" for reader in silent}))
         said = f"being stopped or busy it has not confirmed within {seconds} s what it was sent, and that it is closed"
         return f"{self.described}: {where}: {said}"
+
+    def check_replaceable(self) -> None:
+        """May another one of our name go on in our process? Raises ClusterError: what no commit covers is in our memory, and not to be had
+        by a reader to whom that one speaks."""
+        held = [r.query for r in self.readers.values() if r.keeps_in_memory]
+        if held:
+            raise ClusterError(
+                f"{self.described} is open in this process, and keeps what no commit of query {held[0]!r} covers in its memory: "
+                "close it before another one of its name is opened"
+            )
+
+    def be_replaced(self) -> Sequence[StreamCommand]:
+        """Another one of our name is open in our process, and goes on behind us."""
+        self.closing = self.is_replaced = True
+        self.lost = ClusterError(self.replaced())
+        return self.leave()
 
     def leave(self) -> Sequence[StreamCommand]:
         """Nothing more is said or heard. One that has not let us in all the time hears behind our opening that we are closed."""

@@ -68,6 +68,12 @@ class StreamReader:
         """It has let us in, is there for us, and has what came before."""
         return self.opened and not self.gone and not self.closed and (self.log is None or self.next == self.sequence)
 
+    @property
+    def keeps_in_memory(self) -> bool:
+        """Is there anything that no commit covers, and that goes with us?"""
+        log = self.log
+        return log is not None and log.ring is None and log.first != log.end and not self.gone and not self.closed
+
     def has_room(self, size: int) -> bool:
         """For what is kept of a batch of so many bytes?"""
         return self.log is None or self.log.has_room(size)

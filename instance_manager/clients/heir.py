@@ -63,8 +63,9 @@ class KeptPlace(NamedTuple):
 
 @dataclass
 class Inherited:
-    """A log that was taken. `ticks`: how often its partition was looked at since."""
+    """A log that was taken for the entry of that id. `ticks`: how often its partition was looked at since."""
 
+    id: int
     log: KeptLog
     hosted: InstanceHost
     entry: Entry
@@ -78,6 +79,10 @@ class Inherited:
     @property
     def incarnation(self) -> str:
         return str(self.log.document["incarnation"])
+
+    @property
+    def channel(self) -> int:
+        return publisher_channel(self.id, self.name)
 
 
 class Heir:
@@ -117,7 +122,7 @@ class Heir:
             return False
         key = publisher_channel(entry.lasting, name)
         ended = (document for ring in self.rings.all() for document in self.rings.ended(ring, key))
-        ours = (place for place in self._places(entry, name) if self._document(place).get("incarnation") == incarnation)
+        ours = self._kept_by(entry, name, incarnation)
         return any(each.get("incarnation") == incarnation for each in ended) or any(self.rings.is_sealed(*place) for place in ours)
 
     def _places(self, entry: Entry, name: str) -> Iterator[KeptPlace]:
@@ -125,6 +130,10 @@ class Heir:
         if self.rings is not None:
             key = publisher_channel(entry.lasting, name)
             yield from (KeptPlace(ring, log) for ring in self.rings.all() for log in self.rings.logs(ring, key))
+
+    def _kept_by(self, entry: Entry, name: str, incarnation: str) -> list[KeptPlace]:
+        """The logs of that one of them."""
+        return [place for place in self._places(entry, name) if self._document(place).get("incarnation") == incarnation]
 
     def _document(self, place: KeptPlace) -> dict[str, Any]:
         """What its writer says of the log; empty: it is gone, or no log."""
@@ -173,11 +182,21 @@ class Heir:
         """The logs of a name in the order of their numbers, from what has not come on."""
         there = [(log.first, place, log) for place in places if (id_, place) not in self._done and (log := self._sealed(place, hosted))]
         for _, place, log in sorted(there, key=lambda each: each[:2]):
+            given = Inherited(id_, log, hosted, entry)
             if _is_due(entry.source, name, log):
                 self._done.add((id_, place))
-                self._take(id_, Inherited(log, hosted, entry))
+                self._take(given)
             elif log.end <= _come_to(entry.source, name):
                 self._done.add((id_, place))
+                self._pass(given)
+        owed = entry.source.owed.get(name)
+        if owed is not None and name in entry.source.publishers and self._has_left_nothing(entry, name, owed):
+            entry.source.has_come(name, owed.incarnation)
+
+    def _pass(self, given: Inherited) -> None:
+        """Nothing of the log is missing. It is one of nothing that begins where the next one does, or all of it was taken before."""
+        given.entry.source.has_come(given.name, given.incarnation)
+        self.inherited[given.channel].insert(0, given)
 
     def _sealed(self, place: KeptPlace, hosted: InstanceHost) -> KeptLog | None:
         assert self.rings is not None
@@ -189,9 +208,9 @@ class Heir:
             self._unreadable.add(place)
             return None
 
-    def _take(self, id_: int, given: Inherited) -> None:
+    def _take(self, given: Inherited) -> None:
         hosted, entry, source, log = given.hosted, given.entry, given.entry.source, given.log
-        opening, channel = log.document["opening"], publisher_channel(id_, given.name)
+        opening, channel = log.document["opening"], given.channel
         hosted.ports.relay.leave()
         known = source.publishers.get(given.name)
         if known is None:
@@ -243,8 +262,10 @@ class Heir:
         if last.ticks * TICK_S < silence_s or known.inbox.queue:
             return
         hosted.ports.relay.leave()
-        owed = source.owed.pop(last.name, None)
-        if owed is not None and not self._has_left_nothing(last.entry, last.name, owed):
+        self._take_owed(last)
+        if self.inherited[channel][-1] is not last:
+            return
+        if source.owed.pop(last.name, None) is not None:
             hosted.instance.fail(f"stream {source.stream!r}: what publisher {last.name!r} sent behind the last checkpoint is lost")
         else:
             source.vanish(last.name)
@@ -252,6 +273,12 @@ class Heir:
             last.closed = True
             self.receiving.let_go(channel)
         hosted.wake()
+
+    def _take_owed(self, last: Inherited) -> None:
+        """Of the publisher that a checkpoint knows by that name, whatever has become of its process: it may only have been stopped."""
+        if (owed := last.entry.source.owed.get(last.name)) is not None:
+            places = self._kept_by(last.entry, last.name, owed.incarnation)
+            self._take_all(last.id, last.hosted, last.entry, last.name, places)
 
     # Checkpoints
 

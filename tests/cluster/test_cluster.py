@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pytest
 
 from cep.elements import describe_time
+from cep.errors import ClusterError
 from cep.plan.channels import ChannelId
 from cep.transport import wire
 from cep.transport.sockets import open_sockets
@@ -187,6 +189,30 @@ def test_keep_open(cluster: LocalCluster, name: str) -> None:
     with cluster.publisher(f"{name}.visits", "always the same") as out:
         out.send(rows(100, start=200))
     assert answers(found) == expected(rows(300))
+
+
+def test_another_publisher_of_a_name_goes_on_in_the_process_of_the_first(cluster: LocalCluster, name: str) -> None:
+    """Which was never closed."""
+    found = cluster.deploy(windows(name)).subscribe(f"{name}.per_ip")
+    first = cluster.publisher(f"{name}.visits", "one")
+    first.send(rows(100))
+    with cluster.publisher(f"{name}.visits", "one") as second:
+        second.send(rows(100, start=100))
+        for refused in (lambda: first.send(rows(1)), first.accepted, first.close):
+            with pytest.raises(ClusterError, match="another publisher of its name goes on in its place"):
+                refused()
+        second.send(rows(100, start=200))
+    assert answers(found) == expected(rows(300))
+
+
+def test_a_publisher_stays_where_another_one_of_its_name_cannot_be_opened(cluster: LocalCluster, name: str) -> None:
+    found = cluster.deploy(windows(name)).subscribe(f"{name}.per_ip")
+    with cluster.publisher(f"{name}.visits", "one") as first:
+        first.send(rows(100))
+        with pytest.raises(NotFound):
+            cluster.open_publishers([first.stream, replace(first.stream, name="nowhere")], "one")
+        first.send(rows(100, start=100))
+    assert answers(found) == expected(rows(200))
 
 
 def test_late_rows_are_counted(cluster: LocalCluster, name: str) -> None:

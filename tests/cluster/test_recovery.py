@@ -17,8 +17,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv
 
+from cep.errors import ClusterError
 from cep.world.rings import Rings
 from driver import SIZE, TIME, Conflict, LocalCluster, Query, QueryError, Running, col, count, files, last, now, stream, sum_, window_start
+from driver.streams.publisher import Publisher
+from driver.streams.publisher_core import PublisherCore
 from tests.support.killed_program import killed_after
 from tests.support.one_cluster import lives
 from tests.support.visits import visits
@@ -161,6 +164,48 @@ def test_what_a_killed_program_has_published_counts_and_it_goes_on_from_there(cl
     assert sum(n * times for (_, _, n), times in answers.items()) == come + more
     assert set(answers.values()) == {1}
     assert running.status()["recovery"]["attempts"] >= with_it
+
+
+@pytest.mark.parametrize("recover", ["on-commit", "at-once"])
+def test_another_publisher_of_a_name_goes_on_in_the_process_of_the_first(cluster: LocalCluster, recover: Any) -> None:
+    """Which was never closed, and of which a recovery asks for rows."""
+    name, each = f"twice-{recover}", 5000
+    made = Query(name).source(stream(f"{name}.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s"))
+    made = made.aggregate("w", TIME("10s"), by="key", start=window_start(), n=count()).output(f"{name}.out")
+    running = cluster.deploy(made.options(parallelism=2, recover=recover, checkpoint="10s"), start=False)
+    found = running.subscribe(f"{name}.out")
+    running.start()
+
+    def publish(out: Publisher, part: int) -> None:
+        out.send([{"t": i * 10, "key": i % 7} for i in range(part * each, (part + 1) * each)])
+
+    publish(cluster.publisher(f"{name}.in", name="p"), 0)
+    with cluster.publisher(f"{name}.in", name="p") as out:
+        assert out.accepted() == each
+        publish(out, 1)
+        kill(cluster, running.status()["placed"][0]["im"])
+        publish(out, 2)
+    answers = Counter((row["start"], row["key"], row["n"]) for batch in found for row in batch.to_pylist())
+    assert sum(n * times for (_, _, n), times in answers.items()) == 3 * each
+    assert set(answers.values()) == {1} and running.status()["recovery"]["attempts"] >= 1
+
+
+def test_none_of_its_name_is_opened_in_its_process_while_a_publisher_keeps_rows_in_memory(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PublisherCore, "_is_laid", lambda *given: False)
+    made = Query("memory").source(stream("memory.in", n=int)).map("same", n=col("n")).output("memory.out")
+    running = cluster.deploy(made.options(recover="on-commit", checkpoint="60s"), start=False)
+    found = running.subscribe("memory.out")
+    running.start()
+    with cluster.publisher("memory.in", name="p", keep_open=True) as out:
+        out.send([{"n": 1}])
+        with pytest.raises(ClusterError, match="no commit of query 'memory' covers in its memory: close it before"):
+            cluster.publisher("memory.in", name="p")
+        out.send([{"n": 2}])
+    with cluster.publisher("memory.in", name="p") as out:
+        out.send([{"n": 3}])
+    assert rows_of(found) == [(1,), (2,), (3,)]
 
 
 def test_nothing_is_left_of_rings_of_queries_that_are_over(cluster: LocalCluster) -> None:

@@ -49,6 +49,12 @@ def test_one_whose_publishers_are_killed_as_well_does_too(seed: int) -> None:
     assert found.wrong == [] and found.recoveries and found.faults["kill writer"]
 
 
+def test_three_publishers_of_a_name_of_which_the_first_had_sent_nothing() -> None:
+    """A checkpoint knows the first one. It and the second are killed, and what both have kept begins at the same number."""
+    found = run_seed(631_075, ScheduleTrace())
+    assert found.wrong == [] and found.recoveries and found.faults["kill writer"] == 2
+
+
 @pytest.mark.parametrize("seed", (11, 46, 223, 1567))
 def test_readers_that_die_too_are_gone_on_from(seed: int) -> None:
     found = killed(seed, resumes=True)

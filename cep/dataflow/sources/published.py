@@ -327,16 +327,21 @@ class PublishedSource:
             "vanished": {name: asdict(each) for name, each in self.vanished.items()},
             "idle": self.publishers.idle,
             "closed": dict(self.closed),
-            "open": self._resuming() | {name: [*each.as_owed, *each.taken] for name, each in self.publishers.items()},
+            "open": self._resuming() | {name: [*self._owed_of(each), *each.taken] for name, each in self.publishers.items()},
             "left_at": {name: list(each) for name, each in self.left_at.items()},
         }
+
+    def _owed_of(self, publisher: PublisherPartition) -> Owed:
+        """What is known of it may be all that one before it has left."""
+        return self.owed.get(publisher.name, publisher.as_owed)
 
     def _resuming(self) -> dict[str, list[Any]]:
         """Those that have not come yet are as open as they were."""
         return {name: [*self.owed.get(name, Owed("", "")), *taken] for name, taken in self.resumes.items()}
 
     def give_up(self, name: str) -> None:
-        """One that has not come will not, and has left nothing."""
+        """One that has not come will not, and has left nothing: the next one of the name goes on from where it would have."""
+        self.left_at[name] = self.left_off(name)
         self.resumes.pop(name, None)
         self.owed.pop(name, None)
 

@@ -300,6 +300,31 @@ def test_nothing_is_sent_once_it_closes(call: Callable[[PublisherCore], object])
 # --- two of something, one after the other -----------------------------------------------------------------------------
 
 
+def test_another_one_of_its_name_in_its_process_goes_on_behind_it() -> None:
+    made, readers = opened(document("a"), document("b"))
+    send(made, 1)
+    made.check_replaceable()
+    assert made.be_replaced() == [Leave(reader.channel) for reader in readers] and made.is_replaced
+    for call in (made.check_open, lambda: made.choose(readers, 10), lambda: made.ask_awake(readers)):
+        with pytest.raises(ClusterError, match="another publisher of its name goes on in its place"):
+            call()
+    assert made.settled(readers, 10), "a send that waits for credit ends"
+    assert not made.give_up() and made.ask([document("c")]) == ([], [])
+
+
+def test_not_while_it_keeps_in_memory_what_a_query_that_recovers_may_ask_for() -> None:
+    made = core()
+    (reader,), _ = made.ask([document() | {"keeps": True}])
+    let_in(made, reader, volatile=True)
+    made.check_replaceable()
+    header = made.numbering.batch(reader, 10, 7, MIN_TIME)
+    made.keep(reader, header, b"rows")
+    with pytest.raises(ClusterError, match="no commit of query 'q' covers in its memory: close it before another one"):
+        made.check_replaceable()
+    hear(made, reader, wire.COVERED, sequence=1)
+    made.check_replaceable()
+
+
 def test_its_numbers_go_on_behind_the_furthest_of_its_readers() -> None:
     made = core()
     one, other = made.ask([document("a"), document("b")])[0]

@@ -203,7 +203,7 @@ def test_what_comes_all_the_same_has_come_already(reader: Reader) -> None:
     process.die()
     reader.settle(LOOK_TICKS)
     process.come(header, b"never looked at")
-    assert (rows(reader), reader.hosted.instance.state) == (5, "running")
+    assert (rows(reader), reader.hosted.instance.state, list(reader.source.publishers)) == (5, "running", ["p"])
 
 
 def test_its_partition_stays_open_for_a_while_and_then_is_complete(reader: Reader) -> None:
@@ -301,6 +301,28 @@ def test_several_of_one_name_are_taken_one_behind_the_other(reader: Reader) -> N
     assert reader.source.records == {"p": 6} and reader.source.publishers["p"].incarnation == "a"
 
 
+@pytest.mark.parametrize("is_gone", [True, False], ids=["killed", "stopped"])
+@pytest.mark.parametrize("comes", [True, False], ids=["comes", "silent"])
+def test_one_that_had_sent_nothing_has_left_nothing_behind_one_that_went_on_from_there(reader: Reader, is_gone: bool, comes: bool) -> None:
+    """Both begin at the same number. The checkpoint knows the first of them, and a third one comes, or none."""
+    first = reader.process("z").open().keep()
+    piece = reader.checkpoint()
+    second = reader.process("a").open().keep()
+    second.send(3)
+    second.die()
+    if is_gone:
+        first.die()
+    reader.begin(piece)
+    assert (rows(reader), reader.source.publishers["p"].incarnation) == (3, "a")
+    if comes:
+        reader.process("b").open()
+    reader.settle(grace(reader) + 2)
+    assert (reader.hosted.instance.state, reader.hosted.instance.cause) == ("running", "")
+    assert ("p" in reader.source.publishers, "p" in reader.source.owed) == (comes, False)
+    reader.publishers.cover(reader.publishers.taken(reader.hosted))
+    assert not any(Rings(reader.folder / "sent").logs(ring) for ring in "az")
+
+
 def test_before_the_first_checkpoint_all_is_taken(reader: Reader) -> None:
     process = opened(reader)
     process.send(2)
@@ -325,6 +347,32 @@ def test_one_that_is_owed_and_does_not_come_fails_the_query(reader: Reader) -> N
     opened(reader, "a").die()
     reader.settle(LOOK_TICKS)
     reader.source.owed["p"] = Owed("b", "")  # which a checkpoint knew, and which has come behind it and kept nothing
+    reader.settle(grace(reader) + 2)
+    assert reader.hosted.instance.state == "failed" and "is lost" in reader.hosted.instance.cause
+
+
+def test_one_that_is_owed_and_was_only_stopped_has_kept_what_comes_next(reader: Reader) -> None:
+    opened(reader, "a").die()
+    reader.settle(LOOK_TICKS)
+    Process(reader, "b", first=1, record=3).keep().send(2, comes=False)
+    reader.source.owed["p"] = Owed("b", reader.publishers.heir.place)
+    reader.settle(grace(reader) + 2)
+    assert (rows(reader), reader.source.records, reader.hosted.instance.state) == (5, {"p": 5}, "running")
+
+
+def test_one_that_is_owed_is_so_at_the_next_checkpoint_too(reader: Reader) -> None:
+    """Nothing of it had been taken at the first, and of the one before it, which has kept what came, not all."""
+    before = reader.process("a").open().keep()
+    before.send(3, comes=False)
+    owed = reader.process("b")
+    reader.publishers.open(Header(wire.OPEN, reader.entry), owed.opening | {"volatile": True})
+    piece = reader.checkpoint()
+    before.die()
+    reader.begin(piece)
+    assert (rows(reader), reader.source.owed["p"]) == (3, Owed("b", ""))
+    reader.begin(reader.checkpoint())
+    assert reader.source.owed["p"] == Owed("b", "")
+    reader.source.expected_from_us = 1
     reader.settle(grace(reader) + 2)
     assert reader.hosted.instance.state == "failed" and "is lost" in reader.hosted.instance.cause
 
@@ -359,6 +407,21 @@ def test_one_that_has_sent_nothing_leaves_nothing(reader: Reader) -> None:
     other = reader.process("b").open()
     other.send(2)
     assert (rows(reader), reader.hosted.instance.state) == (2, "running")
+
+
+def test_behind_one_that_had_sent_nothing_and_does_not_come_the_next_one_goes_on(reader: Reader) -> None:
+    """Where the one before it had left off."""
+    opened(reader, "z").die()
+    reader.process("a").open()
+    reader.begin(reader.checkpoint())
+    reader.source.expected_from_us = 1
+    reader.settle(grace(reader) + 2)
+    assert not reader.source.expected and not reader.source.publishers
+    reader.process("b").open()
+    reader.publishers.cover(reader.publishers.taken(reader.hosted))
+    reader.settle()
+    _, header = reader.last(wire.OPENED)
+    assert (header.sequence, header.record, reader.hosted.instance.state) == (1, 3, "running")
 
 
 def test_its_log_stays_until_a_commit_knows_of_the_one_that_goes_on(reader: Reader) -> None:
