@@ -13,7 +13,7 @@ once and prints a line for every line that it reads. In commands stand
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from benchmarks.bids import CHANNEL_ID, FOLDER
