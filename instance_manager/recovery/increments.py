@@ -39,6 +39,11 @@ def needs_of(piece: Iterable[State]) -> dict[int, PieceKey]:
     return {number: (name, crc) for document in documents for number, name, crc in document}
 
 
+def inherited(piece: Iterable[State], number: int, own: PieceKey) -> dict[int, PieceKey]:
+    """What an attempt that goes on from `piece`, of checkpoint `number`, known as `own`, is to name in its own as long as it needs it."""
+    return needs_of(piece) | {number: own}
+
+
 def blocks_state(blocks: TakenBlocks) -> State:
     """To stand before the rows."""
     words = np.concatenate([[blocks.table, blocks.rows, blocks.size, blocks.oldest], blocks.numbers])
@@ -118,4 +123,4 @@ def _parts(piece: Iterable[State]) -> Iterator[tuple[TakenBlocks, State]]:
         before = state
 
 
-__all__ = ["blocks_state", "completed", "needs_document", "needs_of"]
+__all__ = ["blocks_state", "completed", "inherited", "needs_document", "needs_of"]

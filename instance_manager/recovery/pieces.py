@@ -35,7 +35,7 @@ from cep.transport.sockets import Sockets
 from cep.transport.wire import TIME, Format, Header
 from instance_manager.clients.subscriptions import Terms
 from instance_manager.hosting import InstanceHost, open_subscription
-from instance_manager.recovery.increments import PieceKey, blocks_state, needs_of
+from instance_manager.recovery.increments import PieceKey, blocks_state, inherited
 from instance_manager.recovery.kept import KeptChannel, Restored
 from instance_manager.recovery.runs import Message, Run, joined, rows_of
 from instance_manager.recovery.scaled import Shared, parts_in
@@ -176,7 +176,7 @@ def restore(
     assert hosted.recovery is not None
     hosted.recovery.restored = number
     if own is not None:
-        hosted.recovery.pieces = needs_of(states) | {number: own}
+        hosted.recovery.pieces = inherited(states, number, own)
     for node in instance.nodes:
         if isinstance(node.operator, AggregateOperator):
             node.operator.spec.warm(restored=True)

@@ -18,7 +18,7 @@ from cep.plan.checkpoints import CheckpointNumber
 from cep.world.archive import Archive, WrittenFile
 from driver.streams.inquiry import Inquiry
 from instance_manager.recovery import checkpoints as taking
-from instance_manager.recovery import pieces
+
 from instance_manager.recovery.kept import KeptChannel
 from orchestrator import manifests
 from orchestrator.state import recovery
@@ -144,9 +144,4 @@ class TestPlanted:
     @pytest.mark.long
     def test_pieces_that_are_swept_though_later_ones_need_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(manifests, "_is_of_no_use", lambda manifest, oldest, name: name[: len(oldest)] < manifest[: len(oldest)])
-        assert first_wrong(8022, GROUPS, SELDOM)
-
-    @pytest.mark.long
-    def test_an_attempt_that_does_not_name_the_pieces_it_goes_on_from(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pieces, "needs_of", lambda states: {})
         assert first_wrong(8022, GROUPS, SELDOM)

@@ -1986,6 +1986,13 @@ OUTSIDE_BUGS = (
         (_INCREMENTS_TEST,),
     ),
     Bug(
+        "an attempt does not name the pieces it goes on from",
+        _INCREMENTS,
+        "needs_of(piece) | {number: own}",
+        "{number: own}",
+        (_INCREMENTS_TEST,),
+    ),
+    Bug(
         "a condition of WHERE chooses the last row of an as-of join",
         "driver/streaming_sql/reading.py",
         'if how == "inner" and not last_row and not isinstance',

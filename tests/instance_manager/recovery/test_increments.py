@@ -26,7 +26,7 @@ from cep.kernels.columns import columns_from_arrow
 from cep.kernels.tables.changes import BlockSizes, ChangedBlocks, TakenBlocks, block_sizes
 from cep.plan.physical import PhysicalPlan
 from driver import TIME, UNBOUNDED, Query, count, count_distinct, first, max_, min_, stream, sum_
-from instance_manager.recovery.increments import PieceKey, blocks_state, completed, needs_document, needs_of
+from instance_manager.recovery.increments import PieceKey, blocks_state, completed, inherited, needs_document
 from instance_manager.recovery.pieces import TakenPart, bytes_of, states_in, states_made
 from tests.support.plans import planned
 
@@ -121,7 +121,7 @@ class Taking:
     def recover(self, key: PieceKey) -> None:
         """From that piece, in a process that knows nothing else."""
         piece = completed(self.read(key), key[1], self.read)
-        self.state, self.there = self._empty(), needs_of(piece) | {key[1]: key}
+        self.state, self.there = self._empty(), inherited(piece, key[1], key)
         groups = [state for state in piece if state.operator]
         if isinstance(self.state, PerRowState):
             found = [state.found for state in groups if state.found is not None]
