@@ -18,6 +18,7 @@ from cep.plan.checkpoints import CheckpointNumber
 from cep.world.archive import Archive, WrittenFile
 from driver.streams.inquiry import Inquiry
 from instance_manager.recovery import checkpoints as taking
+from instance_manager.recovery import pieces
 from instance_manager.recovery.kept import KeptChannel
 from orchestrator import manifests
 from orchestrator.state import recovery
