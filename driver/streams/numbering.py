@@ -10,7 +10,6 @@ from cep.errors import DataError
 from cep.model.streams import Stream
 from cep.transport import wire
 from cep.transport.wire import Format, Header
-from cep.world.segments import Sealed
 from driver.streams.commands import Send, StreamCommand
 from driver.streams.readers import StreamReader
 
@@ -68,17 +67,9 @@ class Numbering:
     def tell(self, kind: int, readers: Iterable[StreamReader]) -> Sequence[StreamCommand]:
         """One element without rows, in its place among them, to readers that are there."""
         told = [(each, self.element(kind, each, self.max_time, self.record)) for each in readers if each.is_here]
-        return [Send(each.endpoint, header) for each, header in told if _is_noted(each, header)]
+        return [Send(each.endpoint, header) for each, header in told if each.notes(header)]
 
     def tell_watermark(self, readers: Iterable[StreamReader]) -> Sequence[StreamCommand]:
         """To those that do not know it yet."""
         watermark = stamp_of(self.max_time, self.disorder)
         return self.tell(wire.WATERMARK, [reader for reader in list(readers) if reader.watermark < watermark])
-
-
-def _is_noted(reader: StreamReader, header: Header) -> bool:
-    """Is it to go now? Where another publisher goes on in our place, what is sent next is refused."""
-    try:
-        return reader.note(header)
-    except Sealed:
-        return False

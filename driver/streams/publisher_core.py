@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from cep.elements import MoveBarrier
@@ -330,9 +329,8 @@ class PublisherCore:
         for reader in readers if self.last_word else ():
             header = self.numbering.element(wire.CLOSE, reader, record=reader.credit.sent)
             body = wire.to_json({**self.last_word, "entry": reader.entry})
-            with suppress(Sealed):  # another one goes on in our place there, as the reader says then
-                if reader.note(header, body):
-                    commands.append(Send(reader.endpoint, header, body))
+            if reader.notes(header, body):
+                commands.append(Send(reader.endpoint, header, body))
         return commands
 
     def replaced(self) -> str:

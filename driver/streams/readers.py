@@ -134,6 +134,14 @@ class StreamReader:
         self.next += 1
         return True
 
+    def notes(self, header: Header, body: Any = None) -> bool:
+        """The same of what is told and not taken, as a watermark: where another publisher goes on in our place nothing goes, and what is
+        sent next is refused."""
+        try:
+            return self.note(header, body)
+        except Sealed:
+            return False
+
     def backlog(self) -> Iterator[tuple[Header, Any]]:
         """What it has not been sent yet, as far as it has credit; silence in its middle is over."""
         log = self.log
