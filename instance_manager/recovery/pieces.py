@@ -70,11 +70,21 @@ class TakenPart(NamedTuple):
         return State(self.operator, self.part.name, self.part.port, self.part.batch)
 
 
-def states_made(taken: Iterable[TakenPart | State]) -> Iterator[State]:
+#: What is taken while the instance stands, of which a State is made beside it.
+Taken = TakenPart | Figures | State
+
+
+def states_made(taken: Iterable[Taken]) -> Iterator[State]:
     for each in taken:
         if isinstance(each, TakenPart) and each.part.blocks is not None:
             yield blocks_state(each.part.blocks)
-        yield each if isinstance(each, State) else each.state
+        yield _state_of(each)
+
+
+def _state_of(taken: Taken) -> State:
+    if isinstance(taken, TakenPart):
+        return taken.state
+    return move_document(FIGURES, taken.to_json()) if isinstance(taken, Figures) else taken
 
 
 def bytes_of(states: Iterable[State]) -> Iterator[bytes | memoryview]:
@@ -89,12 +99,12 @@ def bytes_of(states: Iterable[State]) -> Iterator[bytes | memoryview]:
         yield bytes(-size % ALIGNED)
 
 
-def taken_of(hosted: InstanceHost, number: int) -> Iterator[TakenPart | State]:
+def taken_of(hosted: InstanceHost, number: int) -> Iterator[Taken]:
     """As it stands now, but for what earlier pieces have of it (`cep.dataflow.operators.operator.KeepsBlocks`)."""
     for node in hosted.instance.nodes:
         for part in _parts_of(node.stateful, number):
             yield TakenPart(node.operator.name, part)
-    yield move_document(FIGURES, figures_of(hosted.instance, hosted.movement.buckets).to_json())
+    yield figures_of(hosted.instance, hosted.movement.buckets)
     yield move_document("over", hosted.instance.state == "ended")
     yield move_document("sinks", [sink.kept() for sink in sinks_of(hosted)])
     for outlet in hosted.outlets.values():

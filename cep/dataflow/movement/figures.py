@@ -25,6 +25,7 @@ from cep.dataflow.outputs.balancer import RouteKey
 from cep.dataflow.outputs.output import EdgeOutput
 from cep.dataflow.sources.source import Source
 from cep.model import shapes
+from cep.model.packed import packed, unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,10 @@ class SourceFigures:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    table: Sequence[int]
-    counts: Sequence[int]
+    """By bucket, packed."""
+
+    table: str
+    counts: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class BucketFigures:
     rows_moved: int
     bytes_moved: int
     paused_us: int
-    table: Sequence[int]
+    table: str  # packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +211,7 @@ def _of_output(output: EdgeOutput) -> OutputFigures:
         output.table_version,
         output.stall.waited_ns,
         None if latency is None else LatencyFigures(latency.sum_us, list(latency.counts)),
-        Routes(balancer.table.tolist(), balancer.counts.tolist()) if isinstance(balancer, RouteKey) else None,
+        Routes(_packed(balancer.table), _packed(balancer.counts)) if isinstance(balancer, RouteKey) else None,
     )
 
 
@@ -220,8 +223,8 @@ def _take_output(output: EdgeOutput, figures: OutputFigures) -> None:
     if figures.latency is not None:
         _take_latency(output.latency, figures.latency)
     if isinstance(output.balancer, RouteKey) and figures.routes is not None:
-        output.balancer.table = np.array(figures.routes.table, np.int32)
-        output.balancer.counts = np.array(figures.routes.counts, np.int64)
+        output.balancer.table = np.array(unpacked(figures.routes.table), np.int32)
+        output.balancer.counts = np.array(unpacked(figures.routes.counts), np.int64)
 
 
 def _take_latency(latency: Latency | None, figures: LatencyFigures) -> None:
@@ -236,10 +239,14 @@ def _take_letters(letters: DeadLetters, figures: LetterFigures) -> None:
 
 def _of_buckets(buckets: InstanceBuckets) -> BucketFigures:
     moved = buckets.moves, buckets.rows_moved, buckets.bytes_moved, buckets.paused_us
-    return BucketFigures(buckets.version, *moved, buckets.table.tolist())
+    return BucketFigures(buckets.version, *moved, _packed(buckets.table))
 
 
 def _take_buckets(buckets: InstanceBuckets, figures: BucketFigures) -> None:
     buckets.version, buckets.moves, buckets.rows_moved = figures.version, figures.moves, figures.rows_moved
     buckets.bytes_moved, buckets.paused_us = figures.bytes_moved, figures.paused_us
-    buckets.table = np.array(figures.table, np.int32)
+    buckets.table = np.array(unpacked(figures.table), np.int32)
+
+
+def _packed(counts: np.ndarray) -> str:
+    return packed(np.ascontiguousarray(counts, np.int64))

@@ -57,7 +57,7 @@ class Source(Protocol):
         """Rows on time; none at all where all that it read was late or bad; None where there is nothing to read now."""
 
     def position(self) -> Position:
-        """Where it has come to: what it has read and promised."""
+        """Where it has come to: what it has read and promised. Nothing that it goes on writing is in it."""
 
     def restore(self, positions: Sequence[Position]) -> None:
         """Goes on where all readers of the same stream had come to, however many they were. Call it before anything is read."""
