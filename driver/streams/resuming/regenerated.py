@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from driver.streams.resuming.row_keys import KEY_BYTES, keys_of, salt_of
 
-#: Batches are noted as they are up to so many bytes together, then as the keys of their rows.
-NOTED_BYTES_MAX = 64 << 20
+#: Batches are noted as they are up to so many bytes together, then as the keys of their rows. What makes a commit come soon
+#: (`EARLY_TOLD_BYTES` of instance managers) is less.
+NOTED_BYTES_MAX = 128 << 20
 
 
 class KeyedRows(NamedTuple):
@@ -44,10 +45,10 @@ class RegeneratedRows:
     def new_of(self, mark: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """It has come behind that mark: the rows that the program does not have."""
         if not self.ahead:
-            self._note(mark, batch, batch.nbytes)
+            self._note(mark, batch)
             return batch
         keyed = self._keyed(batch)
-        self._note(mark, keyed, 0)
+        self._notes.setdefault(mark, []).append(keyed)
         new = [row for row, key in enumerate(keyed.each()) if not self._takes_out(key)]
         return batch if len(new) == batch.num_rows else batch.take(pa.array(new, pa.int64()))
 
@@ -84,9 +85,8 @@ class RegeneratedRows:
         times = batch.column(batch.num_columns - 1).cast(pa.int64()).to_numpy(zero_copy_only=False)
         return KeyedRows(keys_of(batch, self._salt), times)
 
-    def _note(self, mark: int, noted: pa.RecordBatch | KeyedRows, size: int) -> None:
-        self._notes.setdefault(mark, []).append(noted)
-        self._noted_bytes += size
-        if self._noted_bytes > NOTED_BYTES_MAX:
-            self._notes = {at: [n if isinstance(n, KeyedRows) else self._keyed(n) for n in there] for at, there in self._notes.items()}
-            self._noted_bytes = 0
+    def _note(self, mark: int, batch: pa.RecordBatch) -> None:
+        """Those that are there stay as they are: a commit frees them first, and keys of theirs would be made for nothing."""
+        is_kept = self._noted_bytes + batch.nbytes <= NOTED_BYTES_MAX
+        self._notes.setdefault(mark, []).append(batch if is_kept else self._keyed(batch))
+        self._noted_bytes += batch.nbytes * is_kept
