@@ -23,10 +23,10 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def bytes_array(values: Sequence[bytes | memoryview | None], type_: pa.DataType) -> pa.Array:
-    """Of a large type."""
+    """Of a large type. The bytes of a single one are not copied."""
     ends = np.cumsum([0, *(0 if value is None else len(value) for value in values)], dtype=np.int64)
     there = np.packbits(np.array([value is not None for value in values], bool), bitorder="little")
-    body = b"".join(value for value in values if value is not None)
+    body = values[0] if len(values) == 1 and values[0] is not None else b"".join(value for value in values if value is not None)
     return pa.Array.from_buffers(type_, len(values), [pa.py_buffer(there), pa.py_buffer(ends), pa.py_buffer(body)])
 
 

@@ -14,7 +14,7 @@ import io
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,10 +37,12 @@ from instance_manager.clients.subscriptions import Terms
 from instance_manager.hosting import InstanceHost, open_subscription
 from instance_manager.recovery.increments import PieceKey, blocks_state, inherited
 from instance_manager.recovery.kept import KeptChannel, Restored
-from instance_manager.recovery.runs import Message, Run, joined, rows_of
+from instance_manager.recovery.runs import Kept, Message, Run, joined, rows_of, size_of
 from instance_manager.recovery.scaled import Shared, parts_in
 
 ALIGNED = 64
+#: A message of so many bytes has a State of its own.
+LARGE_BYTES = 128 << 10
 _MAGIC = b"CEPPIECE".ljust(ALIGNED)
 _LENGTH = struct.Struct("<Q")
 
@@ -70,21 +72,35 @@ class TakenPart(NamedTuple):
         return State(self.operator, self.part.name, self.part.port, self.part.batch)
 
 
-#: What is taken while the instance stands, of which a State is made beside it.
-Taken = TakenPart | Figures | State
+class TakenMessages(NamedTuple):
+    """What a subscription keeps."""
+
+    there: list[Kept]
+
+    def states(self) -> Iterator[State]:
+        """Large ones alone, for then their bytes are not copied."""
+        for is_large, some in groupby(joined(self.there), lambda each: size_of(each) >= LARGE_BYTES):
+            for few in ([each] for each in some) if is_large else [some]:
+                yield State("", "kept", 0, _rows_of(list(few)))
+
+
+#: What is taken while the instance stands, of which States are made beside it.
+Taken = TakenPart | TakenMessages | Figures | State
 
 
 def states_made(taken: Iterable[Taken]) -> Iterator[State]:
     for each in taken:
-        if isinstance(each, TakenPart) and each.part.blocks is not None:
-            yield blocks_state(each.part.blocks)
-        yield _state_of(each)
-
-
-def _state_of(taken: Taken) -> State:
-    if isinstance(taken, TakenPart):
-        return taken.state
-    return move_document(FIGURES, taken.to_json()) if isinstance(taken, Figures) else taken
+        match each:
+            case TakenPart():
+                if each.part.blocks is not None:
+                    yield blocks_state(each.part.blocks)
+                yield each.state
+            case TakenMessages():
+                yield from each.states()
+            case Figures():
+                yield move_document(FIGURES, each.to_json())
+            case State():
+                yield each
 
 
 def bytes_of(states: Iterable[State]) -> Iterator[bytes | memoryview]:
@@ -112,7 +128,7 @@ def taken_of(hosted: InstanceHost, number: int) -> Iterator[Taken]:
         for subscription in outlet.subscriptions.values():
             if isinstance(subscription, KeptChannel):
                 yield move_document("subscription", _described(subscription))
-                yield State("", "kept", 0, kept_rows(subscription))
+                yield TakenMessages(list(subscription.kept()))
 
 
 def _parts_of(operator: StatefulOperator | None, number: int) -> list[Part]:
@@ -127,18 +143,13 @@ def _described(subscription: KeptChannel) -> dict[str, Any]:
     return own | {"closed": subscription.closed, "lineage": subscription.lineage, "restores": subscription.restores}
 
 
-def kept_rows(subscription: KeptChannel) -> pa.RecordBatch:
+def _rows_of(there: Sequence[Kept]) -> pa.RecordBatch:
     """A row for each message, and for each run: what lies in it has no header of its own, and `rows_at` is not -1."""
-    there = list(joined(subscription.kept()))
     headers = bytes_array([None if isinstance(each, Run) else each[0].pack() for each in there], pa.large_binary())
-    bodies = bytes_array([each.laid if isinstance(each, Run) else _bytes(each[1]) for each in there], pa.large_binary())
+    bodies = bytes_array([each.laid if isinstance(each, Run) else each[1] for each in there], pa.large_binary())
     counts = ([rows_of(each) for each in there], [each.rows_at if isinstance(each, Run) else -1 for each in there])
     rows, rows_at = (int64_array(np.array(each, np.int64)) for each in counts)
     return pa.RecordBatch.from_arrays([headers, bodies, rows, rows_at], ["header", "body", "rows", "rows_at"])
-
-
-def _bytes(body: Any) -> bytes | None:
-    return None if body is None else bytes(body)
 
 
 def sinks_of(hosted: InstanceHost) -> list[CommittedSink]:
@@ -248,17 +259,22 @@ def _restore_subscriptions(hosted: InstanceHost, states: Iterable[State], wanted
     assert own is not None
     for each in there.values():  # unless it was there at the checkpoint already
         each.begin_anew(own.attempt, own.restored)
-    subscription: KeptChannel | None = None
+    for found, kept in _subscriptions_in(states):
+        subscription = there.get(found["terms"]["id"]) if found["terms"]["id"] in wanted else None
+        if subscription is not None:
+            _take(subscription, found)
+            subscription.restore(chain.from_iterable(map(kept_in, kept)), own.attempt, own.restored)
+
+
+def _subscriptions_in(states: Iterable[State]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """What is said of each, and the rows of what it keeps, which stand behind it."""
+    found = list[tuple[dict[str, Any], list[dict[str, Any]]]]()
     for state in states:
-        if state.operator:
-            continue
-        if state.part == "subscription":
-            found = value_of(state)
-            subscription = there.get(found["terms"]["id"]) if found["terms"]["id"] in wanted else None
-            if subscription is not None:
-                _take(subscription, found)
-        elif state.part == "kept" and subscription is not None:
-            subscription.restore(chain.from_iterable(map(kept_in, state.rows.to_pylist())), own.attempt, own.restored)
+        if not state.operator and state.part == "subscription":
+            found.append((value_of(state), []))
+        elif not state.operator and state.part == "kept":
+            found[-1][1].extend(state.rows.to_pylist())
+    return found
 
 
 def kept_in(row: Mapping[str, Any]) -> Iterator[Message]:

@@ -14,7 +14,8 @@ from cep.transport import wire
 from cep.transport.sockets import Sockets
 from cep.transport.wire import Header
 from instance_manager.recovery.kept import KeptChannel
-from instance_manager.recovery.pieces import kept_in, kept_rows
+from instance_manager.recovery import pieces
+from instance_manager.recovery.pieces import TakenMessages, kept_in
 from instance_manager.recovery.runs import Message, Run, behind_of, first_of, joined, messages_of, rows_of, size_of
 from instance_manager.recovery.told import ToldChannel
 from tests.instance_manager.recovery import test_kept, test_told
@@ -188,9 +189,23 @@ def test_a_piece_has_all_of_it_one_by_one(make: Any) -> None:
     for sizes in ((1, 2), (3,)):
         channel.pass_on(run_of(channel, *sizes))
     test_kept.put(channel, 7)
-    batch = kept_rows(channel)
+    (state,) = TakenMessages(list(channel.kept())).states()
+    batch = state.rows
     assert batch.num_rows == 2, "the runs are one row, and the message another"
     found = [message for row in batch.to_pylist() for message in kept_in(row)]
     assert plain(found) == plain(list(messages_of(channel.kept()))) and len(found) == 4
     old = batch.drop_columns(["rows_at"]).slice(1)
     assert plain([message for row in old.to_pylist() for message in kept_in(row)]) == plain(found[3:]), "as pieces were before"
+
+
+@pytest.mark.parametrize("large", [1, 30, 1 << 20], ids=["all alone", "some alone", "all together"])
+def test_large_messages_are_states_of_their_own_and_all_of_it_is_there(monkeypatch: pytest.MonkeyPatch, large: int) -> None:
+    monkeypatch.setattr(pieces, "LARGE_BYTES", large)
+    channel, _ = kept()
+    channel.pass_on(run_of(channel, 1, 2))
+    test_kept.put(channel, 7)
+    test_kept.put(channel, 8)
+    states = list(TakenMessages(list(channel.kept())).states())
+    found = [message for state in states for row in state.rows.to_pylist() for message in kept_in(row)]
+    assert plain(found) == plain(list(messages_of(channel.kept()))) and len(found) == 4
+    assert len(states) in ((1,) if large == 1 << 20 else (2, 3))
