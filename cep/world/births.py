@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 
+@cache
 def machine() -> str:
     """This boot of this machine, and this container's process numbers."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -9,7 +9,8 @@
 
 A *log* is what one publisher keeps for one reader. `key`: the reader and the name of the publisher, whichever attempt and incarnation it is
 of; logs of one key follow each other by the numbers of their elements. Segments are taken as they are needed, each twice as large as the
-one before, and removed when all that is in them is covered. The last one stays as long as the log does: it says how far that came.
+one before, and given back when all that is in them is covered: memory of large ones is used again, for a page costs more at its first
+touch than what is copied to it (1 ms for a MB, and 0.2). The last one stays as long as the log does: it says how far that came.
 
 Where a sealed log ends is decided once, by who links its `.end` first: its writer may have been stopped in front of the instruction that
 makes an element count, and do that when it wakes up, whereupon it hears that it does not. Who comes to the log later takes no more of it.
@@ -37,10 +38,14 @@ from cep.world.segments import Element, NoSegment, Segment, barrier, room_for
 LOG = logging.getLogger(__name__)
 FIRST_BYTES = 64 << 10
 SEGMENT_BYTES_MAX = 4 << 20  # beside one that a single element needs
+SIZE_STEP = 64 << 10  # of such a one, so that others have its size
 CONTROL_BYTES = 4 << 10  # that batches leave of a segment, so that a last word finds room
+FREE_BYTES_MAX = 128 << 20  # of segments that are to be used again
+FREE_BYTES_MIN = 256 << 10  # of one of them
 _OWNER = "owner"
 _NEW = "new-"
 _END = ".end"
+_FREE = ".free-"
 
 
 class RingFull(ClusterError):
@@ -86,6 +91,8 @@ class Ring:
     def __init__(self, folder: Path, name: str, owner: Owner, bytes_max: int) -> None:
         self.path, self.bytes, self.bytes_max = folder / name, 0, bytes_max
         self._logs, self._lock = 0, threading.Lock()
+        self._free: list[Segment] = []  # the one that was given last at the end
+        self._freed = self._idle = 0  # so many ever; so many of those that are there were not needed since `rest` was called last
         unnamed = folder / f"{_NEW}{name}"
         unnamed.mkdir(mode=0o700)
         (unnamed / _OWNER).write_text(json.dumps(asdict(owner)))
@@ -104,19 +111,70 @@ class Ring:
             if self.bytes + size > self.bytes_max:
                 raise RingFull(f"{self.path}: expected at most {self.bytes_max:,} bytes of what no commit covers; it has {self.bytes:,}")
             try:
-                found = Segment.make(self.path / name, size, first, document)
+                found = self._again(name, size, first, document) or self._made(name, size, first, document)
             except OSError as error:
                 raise RingFull(f"{self.path}: no room for {size:,} bytes: {error}") from error
             self.bytes += found.size
             return found
 
+    def _again(self, name: str, size: int, first: int, document: Mapping[str, Any]) -> Segment | None:
+        """One that was used before, if there is any of that size."""
+        at = next((at for at in reversed(range(len(self._free))) if self._free[at].fits(size, document)), None)
+        if at is None:
+            return None
+        segment = self._free.pop(at)
+        self._idle = min(self._idle, len(self._free))
+        return segment.begin_anew(self.path / name, first, document)
+
+    def _made(self, name: str, size: int, first: int, document: Mapping[str, Any]) -> Segment:
+        if self.bytes + size + self._free_bytes > self.bytes_max:
+            self._let_go(len(self._free))
+        try:
+            return Segment.make(self.path / name, size, first, document)
+        except OSError:
+            if not self._free:
+                raise
+            self._let_go(len(self._free))
+            return Segment.make(self.path / name, size, first, document)
+
     def give(self, segment: Segment) -> None:
         with self._lock:
             self.bytes -= segment.size
-        segment.remove()
+            self._freed += 1
+            if self._keeps(segment):
+                self._free.append(segment)
+            else:
+                segment.remove()
+
+    def _keeps(self, segment: Segment) -> bool:
+        if segment.size < FREE_BYTES_MIN or self._free_bytes + segment.size > FREE_BYTES_MAX:
+            return False
+        try:
+            return segment.retire(self.path / f"{_FREE}{self._freed}")
+        except OSError:  # the folder is gone
+            return False
+
+    def rest(self) -> None:
+        """Lets go of memory that was free all the time since the last call."""
+        with self._lock:
+            self._let_go(self._idle)
+            self._idle = len(self._free)
+
+    def _let_go(self, count: int) -> None:
+        """Of those that are free, the ones that have been so longest."""
+        for segment in self._free[:count]:
+            segment.remove()
+        del self._free[:count]
+        self._idle = min(self._idle, len(self._free))
+
+    @property
+    def _free_bytes(self) -> int:
+        return sum(segment.size for segment in self._free)
 
     def close(self) -> None:
         """It stays if there is anything that no commit covers: then another process goes on with that."""
+        with self._lock:
+            self._let_go(len(self._free))
         with suppress(OSError):
             if all(name == _OWNER or name.endswith(_END) for name in os.listdir(self.path)):
                 shutil.rmtree(self.path)
@@ -148,7 +206,7 @@ class RingLog:
 
     def _grow(self, number: int, wanted: int) -> None:
         size = min(2 * self._size, SEGMENT_BYTES_MAX)
-        self.segments.append(self._segment(max(size, wanted), number))
+        self.segments.append(self._segment(size if wanted <= size else -(-wanted // SIZE_STEP) * SIZE_STEP, number))
         self._size = size
 
     def append(self, number: int, head: bytes, body: Any) -> tuple[Segment, int]:
@@ -304,6 +362,9 @@ class Rings:
                 if (document := self.document(ring, log)) is not None and is_over(document):
                     for path in self._paths(ring, log):
                         path.unlink(missing_ok=True)
+            for name in _names(self.folder / ring):
+                if name.startswith(_FREE):
+                    (self.folder / ring / name).unlink(missing_ok=True)
             if not self.logs(ring):
                 shutil.rmtree(self.folder / ring, ignore_errors=True)
 

@@ -8,13 +8,15 @@ Layout: HEAD_WORDS words, a document as JSON, elements one behind the other; all
    error of who makes the segment, and no signal in the middle of a copy; and what has the name is whole.
 3. To *seal* is to say that nothing more counts: the flag is set, a barrier passes all processors, and then the length is read. The writer
    writes its element, then the length, then reads the flag. So an element counts, or its writer knows that it does not; never neither.
-4. A segment is never used again: what still reads it when it was removed reads what it was.
+4. What still reads a segment when it was removed reads what it was. Its writer uses the memory again, under another name, only if no other
+   process looks at it: whoever opens one holds it (`flock`), and looks then whether the name is its own still.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import json
 import mmap
 import os
@@ -78,15 +80,14 @@ class Segment:
     @staticmethod
     def make(path: Path, size: int, first: int, document: Mapping[str, Any]) -> Segment:
         """An empty one with room for `size` bytes of elements, the first of which has the number `first`. Raises OSError: no room."""
-        text = json.dumps(document, separators=(",", ":")).encode()
+        text = _text_of(document)
         unnamed = path.with_name(f".{path.name}")
         handle = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             size = _whole_pages(_HEAD_BYTES + _padded(len(text)) + size)
             os.posix_fallocate(handle, 0, size)
             memory = mmap.mmap(handle, size)
-            memory[:_HEAD_BYTES] = struct.pack(f"<{HEAD_WORDS}Q", MAGIC, 0, 0, first, len(text), 0, 0, 0)
-            memory[_HEAD_BYTES : _HEAD_BYTES + len(text)] = text
+            _begin(memory, first, text)
             unnamed.rename(path)
         except BaseException:
             unnamed.unlink(missing_ok=True)
@@ -97,9 +98,10 @@ class Segment:
 
     @staticmethod
     def open(path: Path) -> Segment:
-        """One that another process has made. Raises NoSegment, OSError."""
+        """One that another process has made, and does not use again while this is there. Raises NoSegment, OSError."""
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
+            _hold(handle, path)
             size = os.fstat(handle).st_size
             if size < _HEAD_BYTES or size % 8:
                 raise NoSegment(f"{path}: expected a segment of at least {_HEAD_BYTES} bytes, got {size}")
@@ -191,6 +193,51 @@ class Segment:
     def remove(self) -> None:
         """What reads it goes on reading."""
         self.path.unlink(missing_ok=True)
+
+    def retire(self, unnamed: Path) -> bool:
+        """Nothing of it will be asked for; may its memory be used again (`begin_anew`)? If so it is there under that name, for which nobody
+        looks. Raises OSError."""
+        self.path.rename(unnamed)
+        self.path = unnamed
+        handle = os.open(unnamed, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # another process looks at it
+            return False
+        finally:
+            os.close(handle)
+        return not self.is_sealed
+
+    def fits(self, size: int, document: Mapping[str, Any]) -> bool:
+        """Would it have room for so many bytes of elements, without leaving most of it empty?"""
+        whole = _HEAD_BYTES + _padded(len(_text_of(document))) + size
+        return whole <= self.size <= 4 * whole
+
+    def begin_anew(self, path: Path, first: int, document: Mapping[str, Any]) -> Segment:
+        """An empty one in the memory of this, which is retired. Raises OSError."""
+        _begin(self._memory, first, _text_of(document))
+        self.path.rename(path)
+        return Segment(path, self._memory)
+
+
+def _text_of(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _begin(memory: mmap.mmap, first: int, text: bytes) -> None:
+    """It has no elements yet, and no name."""
+    memory[:_HEAD_BYTES] = struct.pack(f"<{HEAD_WORDS}Q", MAGIC, 0, 0, first, len(text), 0, 0, 0)
+    memory[_HEAD_BYTES : _HEAD_BYTES + len(text)] = text
+
+
+def _hold(handle: int, path: Path) -> None:
+    """As long as that file is open, or mapped: both go when the process does. Raises OSError: it is another's by now, or none."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise FileNotFoundError(errno.ENOENT, "its writer has just taken it back", str(path)) from None
+    if not os.path.samestat(os.fstat(handle), os.stat(path)):
+        raise FileNotFoundError(errno.ENOENT, "it is another one's by now", str(path))
 
 
 def _whole_pages(size: int) -> int:

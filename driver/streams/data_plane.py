@@ -84,6 +84,7 @@ class DataPlane:
         self._tick_due = self._beat_due = 0
         self._incarnations = itertools.count()
         self.rings = rings or OwnRings(f"{self.id:016x}")
+        self.on_beat[self.rings] = self.rings.rest
 
     @staticmethod
     def open(place: OwnPlace = ALONE, keyring: Keyring | None = None) -> DataPlane:

@@ -32,6 +32,12 @@ class OwnRings:
                     LOG.warning("%s: no ring can be made there: %s", folder, error)
             return self._there.get(folder)
 
+    def rest(self) -> None:
+        """Now and then: lets go of memory that was not needed."""
+        with self._lock:
+            for ring in self._there.values():
+                ring.rest()
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
