@@ -24,7 +24,7 @@ from instance_manager.recovery.pieces import Taken, TakenPart, bytes_of, kept_of
 #: So much may wait for a commit at a subscription before it asks for one, whatever the interval.
 EARLY_BYTES = 8 << 20
 #: Likewise, of what was told at once since the last checkpoint: its client remembers it.
-EARLY_TOLD_BYTES = 64 << 20
+EARLY_TOLD_BYTES = 24 << 20
 #: Of what publishers have sent and keep until a commit, so much makes an instance ask for one.
 EARLY_RECEIVED_BYTES = 64 << 20
 
