@@ -1,11 +1,16 @@
-"""A folder of files that are written once, whole or not at all, and known by name and CRC: pieces of checkpoints, and their manifests."""
+"""A folder of files that are written once, whole or not at all, and known by name and CRC: pieces of checkpoints, and their manifests.
+
+zlib-ng makes the CRC of zlib, sixteen times as fast (2.2 and 36 GB/s here): an eighth of the CPU of
+instance managers went there where much was on its way to programs.
+"""
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
+
+from zlib_ng import zlib_ng
 
 from cep.errors import ClusterError
 from cep.world.store import File, Store, append_all
@@ -36,7 +41,7 @@ class Archive:
             try:
                 for part in parts:
                     append_all(file, part)
-                    crc, size = zlib.crc32(part, crc), size + len(part)
+                    crc, size = zlib_ng.crc32(part, crc), size + len(part)
                 file.sync()
             finally:
                 file.close()
@@ -78,7 +83,7 @@ class Archive:
 def _crc_of(file: File) -> int:
     piece, crc, at = memoryview(bytearray(_PIECE_BYTES)), 0, 0
     while got := file.read_at(piece, at):
-        crc, at = zlib.crc32(piece[:got], crc), at + got
+        crc, at = zlib_ng.crc32(piece[:got], crc), at + got
     return crc
 
 
