@@ -188,12 +188,14 @@ class SubscriptionCore(ResumableSubscription):
             return self._go_on(left, endpoint, attempt)
         if producer is not None and producer.outlet in self.resuming:
             return [self._subscribe(producer)]
+        self.early[channel] = endpoint
+        commands: list[StreamCommand] = [Listen(endpoint, channel)]
         if producer is not None:
             producer.process, producer.since = process, beaten
             if endpoint != producer.endpoint:
                 producer.ahead, producer.endpoint = producer.ahead or {}, endpoint
-        self.early[channel] = endpoint
-        return [Listen(endpoint, channel)]
+                commands.append(self._grant(producer))  # the last one to the process before may have found it gone
+        return commands
 
     def overdue(self, now: int) -> list[str]:
         """Where instances are that should have answered by now."""

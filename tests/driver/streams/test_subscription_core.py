@@ -208,7 +208,7 @@ def test_what_overtakes_waits() -> None:
     """Two ways, each in its order, mixed as chance has it."""
     choose = random.Random(3)
     made, (producer,) = attached()
-    assert made.placed(producer.channel, NEW, 2, 9) == [Listen(NEW, producer.channel)]
+    assert made.placed(producer.channel, NEW, 2, 9)[0] == Listen(NEW, producer.channel)
     assert (producer.endpoint, producer.process, producer.since) == (NEW, 2, 9)
     ways = [
         [rows(producer, n) for n in range(25)],
@@ -226,6 +226,17 @@ def test_one_that_moves_twice_loses_nothing_that_has_overtaken() -> None:
     assert taken(made, [rows(producer, 2)]) == []
     made.placed(producer.channel, "ipc:///third", 3, 12)
     assert taken(made, [rows(producer, n) for n in (0, 1, 3)]) == [0, 1, 2, 3]
+
+
+def test_one_that_moves_hears_what_it_may_send_in_its_new_place() -> None:
+    """What was granted last may have come to a process that was gone by then."""
+    made, (producer,) = attached()
+    made.take(*rows(producer, 0))
+    listen, grant = made.placed(producer.channel, NEW, 2, 9)
+    assert listen == Listen(NEW, producer.channel)
+    assert isinstance(grant, Send) and grant.endpoint == NEW and grant.header.kind == wire.CREDIT
+    assert grant.header.sequence == producer.consumed > 0 and grant.header.record == producer.consumed + made.window
+    assert made.placed(producer.channel, NEW, 2, 10) == [listen], "it is there already"
 
 
 def test_it_ends_when_all_have_ended() -> None:
