@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any
 
 from cep.errors import ProtocolError
+from cep.kernels.tables.growing import keep_at_least
 from cep.transport import wire
 from cep.transport.connections import arrow_room
 from cep.transport.keyring import Keyring
@@ -36,6 +37,7 @@ from driver.streams.own_rings import OwnRings
 
 LOG = logging.getLogger(__name__)
 BEAT_NS = 1_000_000_000
+KEPT_BYTES = 64 << 20  # of the memory of large batches that the program has let go of, for those to come
 TICK_NS = 100_000_000
 LOOK_S = 1.0  # so often it is looked whether what is waited for holds, which may be a time
 ABSENCE_S = 0.01  # after this long without a reader, or twice that, the plane's own thread reads
@@ -90,6 +92,7 @@ class DataPlane:
     def open(place: OwnPlace = ALONE, keyring: Keyring | None = None) -> DataPlane:
         """With its thread at work. Our folder is taken down with it, or swept by the next plane should we be killed. `keyring`: for links,
         in a cluster of several hosts that has keys."""
+        keep_at_least(KEPT_BYTES)
         home = Home.make(place.folder)
         sockets = open_sockets(place.endpoint(home.folder / "in"), keyring, arrow_room)
         plane = DataPlane(sockets, on_close=partial(home.leave, keep=False))

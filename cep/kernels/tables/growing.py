@@ -26,9 +26,10 @@ class _Kept(list[mmap.mmap]):
 
     def take(self) -> mmap.mmap | None:
         """The largest: an array that is large before others becomes larger than they, mostly."""
-        if not self:
+        try:
+            return self.pop(max(range(len(self)), key=lambda i: len(self[i])))
+        except (ValueError, IndexError):  # there is none, or another thread has just taken it
             return None
-        return self.pop(max(range(len(self)), key=lambda i: len(self[i])))
 
 
 _KEPT = _Kept()
@@ -53,6 +54,11 @@ class _Lease:
 def keep(most: int) -> None:
     """Of what becomes free so many bytes are kept from now on; at first 0: all goes back to the system at once."""
     _KEPT.most = most
+
+
+def keep_at_least(most: int) -> None:
+    """That, unless it is more already."""
+    _KEPT.most = max(_KEPT.most, most)
 
 
 def let_go() -> None:
@@ -83,10 +89,10 @@ def grow(holder: object, name: str, length: int) -> None:
     setattr(holder, name, longer)
 
 
-def empty(length: int, kind: np.dtype) -> np.ndarray:
-    """An array of undefined values; of a large one the memory may have been another's."""
+def empty(length: int, kind: np.dtype, large: int = LARGE) -> np.ndarray:
+    """An array of undefined values; of one of `large` bytes or more the memory may have been another's."""
     size = length * kind.itemsize
-    if size < LARGE:
+    if size < large:
         return np.empty(length, kind)
     memory = _KEPT.take() or mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return _within(_resized(memory, size), length, kind)
