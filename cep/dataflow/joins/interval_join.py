@@ -10,12 +10,15 @@ Rules:
    whose rows are over is made anew of the others, and small neighbours become one, so there are few.
 3. The later of two tuples finds the earlier one, so each pair is found once; a snapshot's rows have met each other. What is left to
    say of a row is whether it met a partner.
+4. A checkpoint has of each block what has come, or has met a partner, since those before it (`cep.kernels.tables.changes`), with the event
+   time before which rows are over: what comes is never that old, so this says all that there is to say of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import count
 
 import numpy as np
 
@@ -29,6 +32,7 @@ from cep.elements import EVENT_TIME_MAX, MIN_TIME, PAUSE, Batch, describe_time, 
 from cep.kernels.composed import selected
 from cep.kernels.jit import warm
 from cep.kernels.join import Ranges
+from cep.kernels.tables.changes import ChangedBlocks
 from cep.kernels.time_index import KERNELS, TimeIndex
 from cep.model.operators import IntervalJoin
 
@@ -45,8 +49,8 @@ class JoinBlock:
     Which are over is known piece by piece, a piece being what came together: (least event time of what is not over, first row, end,
     event time before which its rows are over), a heap."""
 
-    def __init__(self, like: Batch, room: int = 0) -> None:
-        self.held, self.index = HeldRows(like, room), TimeIndex()
+    def __init__(self, like: Batch, table: int, room: int = 0) -> None:
+        self.held, self.index, self.changed = HeldRows(like, room), TimeIndex(), ChangedBlocks(table)
         self.indexed = self.over_rows = 0
         self.latest = MIN_TIME
         self._pieces: list[tuple[int, int, int, int]] = []
@@ -56,7 +60,7 @@ class JoinBlock:
 
     @property
     def bytes(self) -> int:
-        return self.held.bytes + self.index.bytes
+        return self.held.bytes + self.index.bytes + self.changed.bytes
 
     @property
     def first(self) -> int | None:
@@ -64,9 +68,16 @@ class JoinBlock:
         return self._pieces[0][0] if self._pieces else None
 
     def add(self, batch: Batch, matched: np.ndarray) -> None:
-        heappush(self._pieces, (int(batch.time.min()), len(self), len(self) + len(batch), MIN_TIME))
+        start, end, shift = len(self), len(self) + len(batch), self.changed.sizes.shift
+        heappush(self._pieces, (int(batch.time.min()), start, end, MIN_TIME))
         self.latest = max(self.latest, greatest_time(batch.time))
         self.held.add(batch, matched)
+        self.changed.fit(end)
+        self.changed.marks[start >> shift : (end - 1 >> shift) + 1] = 1
+
+    def meets(self, rows: np.ndarray) -> None:
+        """Partners of those have come."""
+        self.changed.marks[rows >> self.changed.sizes.shift] = 1
 
     def over(self, before: int) -> np.ndarray:
         """The rows of an event time before `before` that were not over yet; now they are."""
@@ -96,6 +107,15 @@ class JoinBlock:
         rows = self._left()
         return rows_format.part([self.held.batch], [self.held.matched[rows]], [rows])
 
+    def changes(self, rows_format: SideFormat, number: int, over: int) -> Part:
+        """Of all rows that are there what checkpoints before `number` do not have."""
+        batch, matched = self.held.batch, self.held.matched
+        blocks = self.changed.take(number, len(self), max(1, self.held.bytes // len(self)))
+        if blocks.entries == len(self):
+            return rows_format.blocks_part(batch, matched.copy(), None, blocks, over)
+        rows = (blocks.numbers[:, None] * blocks.size + np.arange(blocks.size)).reshape(-1)[: blocks.entries]
+        return rows_format.blocks_part(batch, matched[rows], rows, blocks, over)
+
     def _left(self) -> np.ndarray:
         """The rows that are not over."""
         pieces = sorted(self._pieces, key=lambda piece: piece[1])
@@ -118,11 +138,12 @@ class JoinBlock:
 
 
 class Side:
-    """The blocks of one input, the oldest first."""
+    """The blocks of one input, the oldest first. `tables`: numbers for them. Rows of an event time before `before` are over."""
 
-    def __init__(self, reach: int) -> None:
-        self.reach, self.bounded = reach, reach < _FAR
+    def __init__(self, reach: int, tables: Iterator[int]) -> None:
+        self.reach, self.bounded, self._tables = reach, reach < _FAR, tables
         self.blocks: list[JoinBlock] = []
+        self.before = MIN_TIME
 
     @property
     def bytes(self) -> int:
@@ -144,12 +165,13 @@ class Side:
 
     def add(self, batch: Batch, matched: np.ndarray) -> None:
         if not self.blocks or len(self.blocks[-1]) + len(batch) > BLOCK_ROWS:
-            self.blocks.append(JoinBlock(batch))
+            self.blocks.append(JoinBlock(batch, next(self._tables)))
         self.blocks[-1].add(batch, matched)
 
     def over(self, watermark: int, kept: bool) -> Iterator[tuple[HeldRows, np.ndarray]]:
         """(rows that are held, which of them met no partner) of what `watermark` has passed; where such rows are not `kept`, not of blocks
         that are over as a whole."""
+        self.before = max(self.before, watermark - self.reach)
         left: list[JoinBlock] = []
         for block in self.blocks:
             if not kept and block.latest < watermark - self.reach:
@@ -158,21 +180,20 @@ class Side:
             if len(rows):
                 yield block.held, rows[block.held.matched[rows] == 0]
             if block.first is not None:
-                _keep(left, block)
+                self._keep(left, block)
         self.blocks = left
 
-
-def _keep(left: list[JoinBlock], block: JoinBlock) -> None:
-    """Puts it behind those that are `left`: as it is, made anew, or as a part of the last one."""
-    crowded = bool(left) and len(left[-1]) + len(block) <= BLOCK_ROWS // 2
-    if crowded:
-        left[-1].add(*block.rest())
-    elif block.over_rows > _OVER_MIN and 2 * block.over_rows > len(block):
-        rest = block.rest()
-        left.append(JoinBlock(rest[0], len(block)))
-        left[-1].add(*rest)
-    else:
-        left.append(block)
+    def _keep(self, left: list[JoinBlock], block: JoinBlock) -> None:
+        """Puts it behind those that are `left`: as it is, made anew, or as a part of the last one."""
+        crowded = bool(left) and len(left[-1]) + len(block) <= BLOCK_ROWS // 2
+        if crowded:
+            left[-1].add(*block.rest())
+        elif block.over_rows > _OVER_MIN and 2 * block.over_rows > len(block):
+            rest = block.rest()
+            left.append(JoinBlock(rest[0], next(self._tables), len(block)))
+            left[-1].add(*rest)
+        else:
+            left.append(block)
 
 
 class IntervalJoinOperator:
@@ -180,7 +201,8 @@ class IntervalJoinOperator:
         self.name, self.join, self.matcher, self.formats, self.state_limit = join.name, join, matcher, formats, state_limit
         self.spec = matcher.spec
         self.lower, self.upper = -_FAR if join.lower is None else join.lower, _FAR if join.upper is None else join.upper
-        self.sides = Side(max(0, self.upper)), Side(max(0, -self.lower))
+        tables = count(1)
+        self.sides = Side(max(0, self.upper), tables), Side(max(0, -self.lower), tables)
         self.since, self.incomplete = MIN_TIME, 0
 
     @property
@@ -211,7 +233,7 @@ class IntervalJoinOperator:
             for other in blocks:
                 if other.is_probed_for(least, greatest):
                     ranges = other.ready(self.spec, 1 - port).probe(*keys, low, high)
-                    yield from self._matches((own, matched), (other.held.batch, other.held.matched), ranges, port)
+                    yield from self._matches((own, matched), other, ranges, port)
                     yield PAUSE
         self.sides[port].add(own, matched)
         self._check()
@@ -222,10 +244,18 @@ class IntervalJoinOperator:
             return time + self.lower, time + self.upper
         return time - self.upper, time - self.lower
 
-    def _matches(self, own: tuple[Batch, np.ndarray], other: tuple[Batch, np.ndarray], ranges: Ranges, port: int) -> Iterator[Batch]:
+    def _matches(self, own: tuple[Batch, np.ndarray], block: JoinBlock, ranges: Ranges, port: int) -> Iterator[Batch]:
+        other = block.held.batch, block.held.matched
         (left, of_left), (right, of_right) = (own, other) if port == LEFT else (other, own)
-        met = ((a, b) if port == LEFT else (b, a) for a, b, _ in ranges.pairs())
+        met = ((a, b) if port == LEFT else (b, a) for a, b in self._met(block, ranges, 1 - port))
         yield from self.matcher.matches((left, right), met, (of_left, of_right), lambda a, b: np.maximum(left.time[a], right.time[b]))
+
+    def _met(self, block: JoinBlock, ranges: Ranges, side: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Rows of what has come and of the block; that those of a side that comes out alone have met one is a change."""
+        for own, rows, _ in ranges.pairs():
+            if self.spec.keeps(side):
+                block.meets(rows)
+            yield own, rows
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
         for port, side in enumerate(self.sides):
@@ -247,6 +277,17 @@ class IntervalJoinOperator:
         for side, rows_format in zip(self.sides, self.formats, strict=True):
             parts += [block.taken(rows_format) for block in side.blocks] or [rows_format.part([], [])]
         return parts
+
+    def changes(self, number: int) -> list[Part]:
+        parts = []
+        for side, rows_format in zip(self.sides, self.formats, strict=True):
+            parts += [block.changes(rows_format, number, side.before) for block in side.blocks] or [rows_format.part([], [])]
+        return parts
+
+    def stored(self, number: int) -> None:
+        for side in self.sides:
+            for block in side.blocks:
+                block.changed.stored(number)
 
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
         for part in parts:

@@ -19,6 +19,7 @@ from cep.kernels.arrays import empty_batch, int64_array
 from cep.kernels.columns import Column, compact
 from cep.kernels.composed import selected
 from cep.kernels.join import PAIRS_MAX
+from cep.kernels.tables.changes import TakenBlocks
 from cep.model.contract.matching import Matching
 from cep.model.operators import IntervalJoin, Join, Origins
 from cep.model.schema import INT64, Schema
@@ -26,7 +27,7 @@ from cep.transport.wire import Format
 
 #: (rows of the left, rows of the right) -> event time of each pair, int64[m].
 TimeOf = Callable[[np.ndarray, np.ndarray], np.ndarray]
-_MARK = "__mark"
+_MARK, _OVER = "__mark", "__over"
 
 
 class Matcher:
@@ -100,6 +101,12 @@ class SideFormat:
         """Of `batches`, or just the `chosen` rows of each, which stay as they are; it is put together when it is asked for."""
         return Part(self.name, self.port, partial(self._made, list(batches), list(marks), chosen))
 
+    def blocks_part(self, batch: Batch, marks: np.ndarray, chosen: np.ndarray | None, blocks: TakenBlocks, over: int) -> Part:
+        """The same of some `blocks` of rows, of which those of an event time before `over` are over. That column comes first: with what
+        is taken of earlier checkpoints it is the last one's."""
+        made = partial(self._made, [batch], [marks], None if chosen is None else [chosen])
+        return Part(self.name, self.port, partial(_with_over, made, over), blocks)
+
     def _made(self, batches: list[Batch], marks: list[np.ndarray], chosen: Sequence[np.ndarray] | None) -> pa.RecordBatch:
         schema = self.format.arrow.append(pa.field(_MARK, pa.int64(), nullable=False))
         if not batches:
@@ -111,11 +118,20 @@ class SideFormat:
         return pa.RecordBatch.from_arrays([*rows.columns, mark], schema=schema)
 
     def rows(self, part: Part, keep: Keep) -> tuple[Batch, np.ndarray]:
-        """Those that `keep` says, and their marks."""
-        batch = self.format.from_arrow(part.batch.drop_columns([_MARK]))
-        marks = part.batch.column(part.batch.num_columns - 1).to_numpy()
-        kept = np.flatnonzero(keep(part.port, {**batch.columns, _MARK: Column(INT64, marks)}))
+        """Those that `keep` says and that are not over, and their marks."""
+        rows = part.batch
+        over = rows.column(0).to_numpy() if rows.schema.names[0] == _OVER else None
+        batch = self.format.from_arrow(rows.drop_columns([_MARK] if over is None else [_OVER, _MARK]))
+        marks = rows.column(rows.num_columns - 1).to_numpy()
+        is_kept = keep(part.port, {**batch.columns, _MARK: Column(INT64, marks)})
+        kept = np.flatnonzero(is_kept if over is None else is_kept & (batch.time >= over))
         return batch.take(kept), marks[kept]
+
+
+def _with_over(made: Callable[[], pa.RecordBatch], over: int) -> pa.RecordBatch:
+    rows = made()
+    before = int64_array(np.full(rows.num_rows, over))
+    return rows.add_column(0, pa.field(_OVER, pa.int64(), nullable=False), before)
 
 
 def spec_of(operator: Matching, right: Schema, context: BuildContext) -> JoinSpec:
