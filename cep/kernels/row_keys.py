@@ -43,7 +43,7 @@ def _second(lane: Any, word: Any) -> Any:
 
 @inlined
 def _last_word(data: np.ndarray, start: int, stop: int) -> Any:
-    """Of less than eight bytes, those that are there. Where eight can be read that end with them, without a loop, whose end is mispredicted."""
+    """Of less than eight bytes, those that are there. A loop, whose end is mispredicted, is left to texts at the very beginning."""
     count = np.uint64(stop - start)
     if count == _ZERO:
         return _ZERO

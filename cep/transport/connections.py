@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from cep.errors import ProtocolError
-from cep.kernels.tables.growing import empty
 from cep.transport import wire
 from cep.transport.coalescing import HEAD_BYTES, Coalescer
 from cep.transport.wire import Header
@@ -26,7 +25,6 @@ from cep.transport.wire import Header
 SEND_BYTES = 1 << 20  # that the kernel may hold for a peer; it grants less
 BODY_BYTES_MAX = 256 << 20  # batches are cut to a megabyte, if a row is no longer (16 MiB at most)
 READ_BYTES = 4 << 20  # of one peer, before others are looked at
-LARGE_ROOM = 1 << 20
 RETRY_S = 0.1
 SIZE = _CHANNEL = Struct("<Q")
 _CHANNEL_AT = SIZE.size + 8  # the header's second word
@@ -48,10 +46,7 @@ def heap_room(size: int) -> memoryview:
 
 def arrow_room(size: int) -> memoryview:
     """Of Arrow's pool, which keeps for a while what is free. The heap of a program that has not been told otherwise gives it back at once:
-    a megabyte that is read then takes 0.6 ms for its pages alone (`benchmarks/log/published.md`). Large pieces it has from the system each
-    time, which takes as long: so they are of the memory that this process keeps (`cep.kernels.tables.growing`)."""
-    if size >= LARGE_ROOM:
-        return empty(size, np.dtype(np.uint8), LARGE_ROOM).data
+    a megabyte that is read then takes 0.6 ms for its pages alone (`benchmarks/log/published.md`)."""
     return memoryview(pa.allocate_buffer(size)).cast("B")
 
 

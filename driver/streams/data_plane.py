@@ -21,8 +21,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from cep.errors import ProtocolError
-from cep.kernels.tables.growing import keep_at_least
+from cep.kernels.tables.growing import empty, keep_at_least
 from cep.transport import wire
 from cep.transport.connections import arrow_room
 from cep.transport.keyring import Keyring
@@ -37,6 +39,7 @@ from driver.streams.own_rings import OwnRings
 
 LOG = logging.getLogger(__name__)
 BEAT_NS = 1_000_000_000
+LARGE_BYTES = 1 << 20
 KEPT_BYTES = 64 << 20  # of the memory of large batches that the program has let go of, for those to come
 TICK_NS = 100_000_000
 LOOK_S = 1.0  # so often it is looked whether what is waited for holds, which may be a time
@@ -94,7 +97,7 @@ class DataPlane:
         in a cluster of several hosts that has keys."""
         keep_at_least(KEPT_BYTES)
         home = Home.make(place.folder)
-        sockets = open_sockets(place.endpoint(home.folder / "in"), keyring, arrow_room)
+        sockets = open_sockets(place.endpoint(home.folder / "in"), keyring, room_for)
         plane = DataPlane(sockets, on_close=partial(home.leave, keep=False))
         plane.thread.start()
         return plane
@@ -304,6 +307,12 @@ class DataPlane:
             self.send(endpoint, Header(wire.BEAT, self.id, sequence=self.beaten), self.endpoint.encode())
         for call in list(self.on_beat.values()):
             _told_if_it_fails(call)
+
+
+def room_for(size: int) -> memoryview:
+    """Memory for the body of a message. Large pieces Arrow's pool has from the system each time, which takes as long as to fill them; so
+    they are of the memory that this process keeps."""
+    return empty(size, np.dtype(np.uint8), LARGE_BYTES).data if size >= LARGE_BYTES else arrow_room(size)
 
 
 def _told_if_it_fails(call: Callable[..., None], *given: Any) -> None:

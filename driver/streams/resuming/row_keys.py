@@ -48,7 +48,8 @@ def _words(column: pa.Array) -> np.ndarray:
         return whole.view(np.uint64)
     floats = column.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64)
     floats[np.isnan(floats)] = np.nan
-    return floats.view(np.uint64)
+    words: np.ndarray = floats.view(np.uint64)
+    return words
 
 
 def _mix_lists(column: pa.Array, valid: np.ndarray, lanes: np.ndarray) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +12,7 @@ from typing import Any
 import pytest
 
 from cep.world.rings import FIRST_BYTES, Owner, Ring, RingFull, RingLog, Rings, _decide, is_here, place_of
-from cep.world.segments import NoSegment, Sealed
+from cep.world.segments import NoSegment, Sealed, Segment
 
 KEY, GONE = 7, Owner("here", 1, "long ago")
 BODY = b"x" * 1000
@@ -234,3 +237,114 @@ def test_a_folder_of_another_machine_is_not_this_one(tmp_path: Path) -> None:
     place = place_of(tmp_path)
     assert is_here(place)
     assert not any(is_here(place | other) for other in ({"machine": "x"}, {"inode": 1}, {"folder": str(tmp_path / "none")}, {"more": 1}))
+
+
+LARGE = b"x" * (1 << 20)
+
+
+def large(log: RingLog, first: int, last: int) -> None:
+    for number in range(first, last):
+        log.append(number, b"head", LARGE)
+
+
+def files(folder: Path) -> set[int]:
+    """Inodes, whatever they are called."""
+    return {path.stat().st_ino for path in (folder / "r").iterdir()}
+
+
+def test_memory_of_large_segments_is_used_again(tmp_path: Path) -> None:
+    log = ring(tmp_path).log(KEY, 0, {})
+    large(log, 0, 20)
+    log.release(19)
+    before, taken = files(tmp_path), log.ring.bytes
+    large(log, 20, 30)
+    assert files(tmp_path) == before and log.ring.bytes > taken
+    assert numbers(tmp_path) == list(range(log.segments[0].first, 30)) and log.segments[0].first in range(15, 20)
+
+
+def test_what_another_process_reads_stays_as_it_was(tmp_path: Path) -> None:
+    log = ring(tmp_path).log(KEY, 0, {})
+    large(log, 0, 20)
+    path = log.segments[1].path
+    first = Segment.open(path)
+    log.release(19)
+    large(log, 20, 40)
+    assert next(first.elements()).number == 0 and not path.exists()
+    with pytest.raises(FileNotFoundError):
+        Segment.open(path)
+
+
+def test_memory_that_is_not_needed_is_let_go_of(tmp_path: Path) -> None:
+    log = ring(tmp_path).log(KEY, 0, {})
+    large(log, 0, 20)
+    log.release(19)
+    there = len(files(tmp_path))
+    log.ring.rest()
+    assert len(files(tmp_path)) == there, "it has just become free"
+    large(log, 20, 24)
+    log.ring.rest()
+    assert len(files(tmp_path)) == 1 + len(log.segments) < there
+    large(log, 24, 40)
+    log.release(39)
+    there = files(tmp_path)
+    large(log, 40, 56)
+    log.ring.rest()
+    assert files(tmp_path) >= there, "all of it was needed"
+
+
+def test_what_is_free_makes_room_for_what_is_larger(tmp_path: Path) -> None:
+    log = ring(tmp_path, bytes_max=24 << 20).log(KEY, 0, {})
+    large(log, 0, 18)
+    log.release(17)
+    log.append(18, b"head", bytes(17 << 20))
+    assert len(files(tmp_path)) == 1 + len(log.segments), "else there would be more than the ring may have"
+
+
+def test_what_is_free_goes_with_the_ring(tmp_path: Path) -> None:
+    log = ring(tmp_path).log(KEY, 0, {})
+    large(log, 0, 20)
+    log.release(19)
+    log.remove()
+    log.ring.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sweep_takes_what_was_free(tmp_path: Path) -> None:
+    log = ring(tmp_path).log(KEY, 0, {})
+    large(log, 0, 20)
+    log.release(19)
+    there = len(files(tmp_path))
+    rings(tmp_path).sweep(lambda document: False)
+    assert 1 + len(log.segments) == len(files(tmp_path)) < there
+
+
+SWAPPER = """
+import sys
+from pathlib import Path
+from cep.world.rings import Owner, Ring
+
+log, number = Ring(Path(sys.argv[1]), "r", Owner("here", 1, "long ago"), 1 << 30).log(7, 0, {}), 0
+print(flush=True)
+while number < 4000:
+    log.append(number, b"head", number.to_bytes(8, "little") * 40_000)
+    number += 1
+    if number % 8 == 0:
+        log.release(number - 4)
+"""
+
+
+def test_who_opens_segments_while_they_are_used_again_finds_each_whole(tmp_path: Path) -> None:
+    """A real process writes, and its memory goes round; whatever is opened has elements that follow each other, as they were written."""
+    with subprocess.Popen([sys.executable, "-c", SWAPPER, str(tmp_path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        looked = 0
+        while process.poll() is None:
+            for path in (tmp_path / "r").glob("0*-*"):
+                with suppress(FileNotFoundError):
+                    segment = Segment.open(path)
+                    for number, element in enumerate(segment.elements(), segment.first):
+                        assert element.number == number and bytes(element.body[-8:]) == number.to_bytes(8, "little") == bytes(
+                            element.body[:8]
+                        )
+                        looked += 1
+        assert process.returncode == 0 and looked > 100

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import gc
 import os
 import signal
 import subprocess
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cep.world import segments
 from cep.world.segments import HEAD_WORDS, NoSegment, Sealed, Segment, barrier, room_for
 
 
@@ -107,6 +110,47 @@ def test_no_room_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         made(tmp_path, 1 << 60)
     assert not list(tmp_path.iterdir())
+
+
+def test_memory_is_used_again_when_nobody_looks_at_it(tmp_path: Path) -> None:
+    first = made(tmp_path)
+    first.append(0, b"head", b"body")
+    assert first.retire(tmp_path / "free") and not (tmp_path / "log-00000001").exists()
+    again = first.begin_anew(tmp_path / "log-00000002", 7, {"another": 1})
+    assert (found(again), again.first, again.document) == ([], 7, {"another": 1})
+    again.append(7, b"h", b"b")
+    assert found(Segment.open(tmp_path / "log-00000002")) == [(7, b"h", b"b")]
+    assert [path.name for path in tmp_path.iterdir()] == ["log-00000002"]
+
+
+def test_memory_at_which_another_process_looks_is_not_used_again(tmp_path: Path) -> None:
+    first = made(tmp_path)
+    first.append(0, b"head", b"body")
+    looked_at = Segment.open(first.path)
+    assert not first.retire(tmp_path / "free")
+    assert found(looked_at) == [(0, b"head", b"body")]
+
+
+def test_nor_is_that_of_a_sealed_one(tmp_path: Path) -> None:
+    first = made(tmp_path)
+    Segment.open(first.path).seal()
+    gc.collect()
+    assert not first.retire(tmp_path / "free")
+
+
+def test_one_that_is_retired_between_its_name_and_the_look_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, flock = made(tmp_path), fcntl.flock
+
+    def late(handle: int, how: int) -> None:
+        if how & fcntl.LOCK_SH:
+            assert first.retire(tmp_path / "free")
+            first.begin_anew(tmp_path / "log-00000002", 7, {})
+        flock(handle, how)
+
+    path = first.path
+    monkeypatch.setattr(segments.fcntl, "flock", late)
+    with pytest.raises(FileNotFoundError):
+        Segment.open(path)
 
 
 WRITER = """

@@ -13,8 +13,8 @@ from cep.model.schema import INT64
 from cep.transport import wire
 from cep.transport.sockets import Sockets
 from cep.transport.wire import Header
-from instance_manager.recovery.kept import KeptChannel
 from instance_manager.recovery import pieces
+from instance_manager.recovery.kept import KeptChannel
 from instance_manager.recovery.pieces import TakenMessages, kept_in
 from instance_manager.recovery.runs import Message, Run, behind_of, first_of, joined, messages_of, rows_of, size_of
 from instance_manager.recovery.told import ToldChannel

@@ -1,4 +1,7 @@
-"""Keys of rows: the same for equal rows, whatever stands around them, and others for others."""
+"""Keys of rows: the same for equal rows, whatever stands around them, and others for others.
+
+Tests `row_keys.py`, `cep/kernels/row_keys.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from cep.kernels.jit import interpreted
 from driver.streams.resuming.row_keys import KEY_BYTES, keys_of, salt_of
 
 SALT = salt_of("s-1")
@@ -74,3 +78,23 @@ def test_another_salt_makes_other_keys() -> None:
 
 def test_no_rows() -> None:
     assert keys(batch_of(pa.string(), [])) == keys(batch_of(pa.list_(pa.string()), [])) == []
+
+
+def test_texts_of_any_length_that_differ_in_a_byte_have_different_keys() -> None:
+    texts = [bytes(length) for length in range(40)]
+    texts += [text[:at] + b"\1" + text[at + 1 :] for text in texts[:26] for at in range(len(text))]
+    found = keys(batch_of(pa.binary(), texts))
+    assert len(set(found)) == len(set(texts)) == len(texts)
+    assert keys(batch_of(pa.binary(), [b"padding" * 9, *texts]).slice(1)) == found, "whatever lies before them"
+
+
+def test_machine_code_and_its_source_make_the_same() -> None:
+    batch = pa.record_batch({"i": [1, None, 3], "t": ["a", "a text of more than eight bytes", None], "l": [[1.5], [], None]})
+    compiled = keys(batch)
+    with interpreted():
+        assert keys(batch) == compiled
+
+
+def test_each_half_of_a_key_tells_rows_apart() -> None:
+    found = keys(batch_of(pa.int64(), list(range(20_000))))
+    assert len({key[:8] for key in found}) == len({key[8:] for key in found}) == 20_000
