@@ -20,6 +20,8 @@ from driver.streams.resuming.row_keys import KEY_BYTES, keys_of, salt_of
 #: Batches are noted as they are up to so many bytes together, then as the keys of their rows. What makes a commit come soon
 #: (`EARLY_TOLD_BYTES` of instance managers) is less.
 NOTED_BYTES_MAX = 128 << 20
+#: So many batches are let go of at once. More are with each batch that comes: ten thousand take tens of milliseconds.
+FREED_AT_ONCE = 64
 
 
 class KeyedRows(NamedTuple):
@@ -40,7 +42,9 @@ class RegeneratedRows:
         self.ahead: Counter[bytes] = Counter()  # none of them is there 0 times
         self._times: dict[bytes, int] = {}  # of those
         self._notes: dict[int, list[pa.RecordBatch | KeyedRows]] = {}  # by mark
+        self._note_bytes: dict[int, int] = {}  # likewise, of batches
         self._noted_bytes = 0
+        self._freed: list[pa.RecordBatch | KeyedRows] = []  # they are of no use any more
 
     def new_of(self, mark: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """It has come behind that mark: the rows that the program does not have."""
@@ -64,7 +68,9 @@ class RegeneratedRows:
     def committed(self, number: int) -> None:
         """What came before the marks of that checkpoint does not come again."""
         for mark in [mark for mark in self._notes if mark < number]:
-            self._noted_bytes -= sum(each.nbytes for each in self._notes.pop(mark) if not isinstance(each, KeyedRows))
+            self._noted_bytes -= self._note_bytes.pop(mark, 0)
+            self._freed += self._notes.pop(mark)
+        del self._freed[-FREED_AT_ONCE:]
 
     def go_back(self, number: int) -> None:
         """The query goes on from that checkpoint."""
@@ -75,6 +81,7 @@ class RegeneratedRows:
                 self.ahead.update(keys)
                 self._times.update(zip(keys, keyed.times.tolist(), strict=True))
         self._notes.clear()
+        self._note_bytes.clear()
         self._noted_bytes = 0
 
     def missing(self, watermark: int) -> int:
@@ -87,6 +94,10 @@ class RegeneratedRows:
 
     def _note(self, mark: int, batch: pa.RecordBatch) -> None:
         """Those that are there stay as they are: a commit frees them first, and keys of theirs would be made for nothing."""
-        is_kept = self._noted_bytes + batch.nbytes <= NOTED_BYTES_MAX
+        size = batch.nbytes
+        is_kept = self._noted_bytes + size <= NOTED_BYTES_MAX
         self._notes.setdefault(mark, []).append(batch if is_kept else self._keyed(batch))
-        self._noted_bytes += batch.nbytes * is_kept
+        if is_kept:
+            self._noted_bytes += size
+            self._note_bytes[mark] = self._note_bytes.get(mark, 0) + size
+        del self._freed[-2:]
