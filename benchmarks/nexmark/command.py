@@ -21,7 +21,7 @@ from benchmarks.nexmark.asked import ANSWERS, ROWS_OF, Nexmark
 from benchmarks.nexmark.flink.texts import NOT_THERE
 from benchmarks.nexmark.generator import DrawnEvents
 from benchmarks.nexmark.made import event_files, read
-from benchmarks.nexmark.measuring import AS_TEXT, CHECK
+from benchmarks.nexmark.measuring import AS_TEXT, CHECK, RECOVERS
 from benchmarks.nexmark.page import FLINK, VERSION, Circumstances, QueryRun, Run, line, page
 from benchmarks.nexmark.peers import PEERS, SHOWN
 from benchmarks.nexmark.queries import QUERIES, chosen
@@ -57,10 +57,9 @@ class Trial:
         answers: Path,
         ours: ComparedSide,
         others: Mapping[str, ComparedSide],
-        as_text: bool = False,
+        how: str = "",
     ) -> None:
-        self.events, self.answers, self.ours, self.others = events, answers, ours, others
-        self.how = f"{AS_TEXT} " * as_text
+        self.events, self.answers, self.ours, self.others, self.how = events, answers, ours, others, how
         tables = {name: pa.Table.from_batches(list(read(folder, name))) for name in ("person", "auction", "bid")}
         self.rows = {name: table.num_rows for name, table in tables.items()}
         self.witness = Witness(tables)
@@ -142,6 +141,7 @@ def command(
     instances: Annotated[int, typer.Option(min=1, help="instance managers")] = 2,
     beside: Annotated[str, typer.Option(help="what runs the same in turn: flink, duckdb, or both, or the path of another checkout")] = "",
     as_text: Annotated[bool, typer.Option("--sql", help="ours of the queries' SQL; --beside . compares it with the builder's")] = False,
+    recover: Annotated[str, typer.Option(help="off, at-once or on-commit, of ours; --beside . compares it with off")] = "off",
     out: Annotated[Path | None, typer.Option(help="where the page goes; RESULTS.md where all is run, else the screen alone")] = None,
     work: Annotated[Path | None, typer.Option(help="where events are kept and answers go, such as a folder in memory")] = None,
 ) -> None:
@@ -150,10 +150,12 @@ def command(
         queries = chosen(names or ())
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    others = Beside.of(beside)
-    if out is None and len(queries) == len(QUERIES) and events == EVENTS and not as_text:
+    if recover not in ("off", *RECOVERS):
+        raise typer.BadParameter(f"--recover: expected off, {' or '.join(RECOVERS)}, got {recover!r}")
+    others, how = Beside.of(beside), f"{AS_TEXT} " * as_text + f"{recover} " * (recover in RECOVERS)
+    if out is None and len(queries) == len(QUERIES) and events == EVENTS and not how:
         out = PEERS_PAGE if others.peers else PAGE
-    outcomes, around = _measured(queries, DrawnEvents(events), runs, instances, others, work or _work_folder(), as_text)
+    outcomes, around = _measured(queries, DrawnEvents(events), runs, instances, others, work or _work_folder(), how)
     text = page(outcomes, around)
     print(text)
     if out is not None:
@@ -163,7 +165,7 @@ def command(
 
 
 def _measured(
-    queries: list[Nexmark], events: DrawnEvents, runs: int, instances: int, beside: Beside, work: Path, as_text: bool
+    queries: list[Nexmark], events: DrawnEvents, runs: int, instances: int, beside: Beside, work: Path, how: str
 ) -> tuple[list[QueryRun], Circumstances]:
     folder, load, outcomes = event_files(events, work), os.getloadavg()[0], []
     with ExitStack() as stack:
@@ -172,7 +174,7 @@ def _measured(
         others = {SHOWN[name]: stack.enter_context(PEERS[name](folder, instances, work)) for name in beside.peers}
         if beside.tree is not None:
             others[VERSION] = stack.enter_context(version(beside.tree, events, folder, answers, instances))
-        trial = Trial(events, folder, answers, ours, others, as_text)
+        trial = Trial(events, folder, answers, ours, others, how)
         for query in queries:
             try:
                 outcomes.append(trial.run(query, runs))

@@ -1,9 +1,9 @@
 """One side of the benchmark: a cluster, a publishing process and a subscriber, which stand and run a query for every line.
 
 `python -m benchmarks.nexmark.measuring EVENTS INSTANCES OPEN_MS_MAX OUT --standing`: EVENTS is the folder of `benchmarks.nexmark.made`,
-OUT one for answers. A line is the name of a query, with `check` before it where the answers are to be written to `OUT/<output>.arrow`, and
-`sql` where the query is its text's. What it says is a line of JSON: seconds from the first row sent to the last answer read, how many
-answers, CPU seconds by process.
+OUT one for answers. A line is the name of a query, with `check` before it where the answers are to be written to `OUT/<output>.arrow`,
+`sql` where the query is its text's, and `at-once` or `on-commit` where it is to recover. What it says is a line of JSON: seconds from the
+first row sent to the last answer read, how many answers, CPU seconds by process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.nexmark.queries import chosen
 from benchmarks.nexmark.texts import NO_TEXT, query_of
 from numa_cep import LocalCluster, Running, Subscription
 
-CHECK, AS_TEXT = "check", "sql"
+CHECK, AS_TEXT, RECOVERS = "check", "sql", ("at-once", "on-commit")
 """Words before a query's name."""
 
 
@@ -77,12 +77,13 @@ class Measuring:
     def __init__(self, cluster: LocalCluster, publisher: PublishingProcess, given: Given) -> None:
         self.cluster, self.publisher, self.given = cluster, publisher, given
 
-    def run(self, query: Nexmark, as_text: bool = False) -> dict[str, Any]:
-        """One run, deployed and gone; `as_text`: of the query's SQL where there is one."""
+    def run(self, query: Nexmark, how: Sequence[str] = ()) -> dict[str, Any]:
+        """One run, deployed and gone; with `AS_TEXT` of the query's SQL where there is one."""
         shutil.rmtree(self.given.files, ignore_errors=True)
         self.given.files.mkdir(parents=True)
-        is_text = as_text and query.name not in NO_TEXT
-        running = self.cluster.deploy(query_of(query.name, self.given) if is_text else query.build(self.given))
+        is_text = AS_TEXT in how and query.name not in NO_TEXT
+        made = query_of(query.name, self.given) if is_text else query.build(self.given)
+        running = self.cluster.deploy(made.options(recover=next((each for each in how if each in RECOVERS), "off")))
         names = [] if query.files else [ANSWERS]
         if query.name == "q12" and self.given.checked:
             names.insert(0, "stamped")  # all of it comes before the answers
@@ -145,7 +146,7 @@ def main() -> None:
             *how, name = line.split()
             given = Given(Path(out), int(open_ms_max), CHECK in how)
             shutil.copy(Given(Path(folder), 0).side_input, given.side_input)
-            say(**Measuring(cluster, publisher, given).run(chosen([name])[0], AS_TEXT in how))
+            say(**Measuring(cluster, publisher, given).run(chosen([name])[0], how))
 
 
 if __name__ == "__main__":

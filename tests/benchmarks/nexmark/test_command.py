@@ -20,6 +20,7 @@ from benchmarks.nexmark.made import BATCH_EVENTS, event_files, read
 from benchmarks.nexmark.page import VERSION, Circumstances, QueryRun, line, page
 from benchmarks.nexmark.peers import told
 from benchmarks.nexmark.queries import chosen
+from tests.support.paths import ROOT
 
 AROUND = Circumstances(DrawnEvents(1_000), 2, 3, "2 cores", "2026-01-02", "abc", "", (0.5, 1.0))
 
@@ -46,6 +47,20 @@ def test_peers_have_as_many_answers(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "The answers of all 3 queries are equal to DuckDB's" in done.output
     assert re.search(r"\| q6 .* \|  \|  \| [\d.]+ \| [\d.]+ \|", done.output), done.output
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_queries_that_recover(tmp_path: Path) -> None:
+    options = ["--events", "5000", "--runs", "1", "--work", str(tmp_path), "--recover", "at-once", "--beside", str(ROOT)]
+    done = CliRunner().invoke(app, ["nexmark", "q3", "q10", *options])
+    assert done.exit_code == 0, done.output
+    assert "The answers of all 2 queries are equal to DuckDB's" in done.output
+
+
+def test_what_recovers_does_so_in_a_way_that_there_is() -> None:
+    refused = CliRunner().invoke(app, ["nexmark", "q3", "--recover", "soon"])
+    assert refused.exit_code == 2 and "expected off, at-once or on-commit, got 'soon'" in " ".join(refused.output.split())
 
 
 def test_what_runs_beside_is_peers_or_a_checkout() -> None:
