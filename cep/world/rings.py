@@ -332,7 +332,7 @@ class Rings:
         return [self.folder / ring / name for name in sorted(_names(self.folder / ring)) if name.rpartition("-")[0] == log]
 
     def is_sealed(self, ring: str, log: str) -> bool:
-        return any(Segment.open(path).is_sealed for path in self._paths(ring, log))
+        return any(map(_is_sealed, self._paths(ring, log)))
 
     def sealed(self, ring: str, log: str) -> KeptLog:
         """It, once nothing more counts of it. Raises NoSegment, OSError."""
@@ -367,6 +367,14 @@ class Rings:
                     (self.folder / ring / name).unlink(missing_ok=True)
             if not self.logs(ring):
                 shutil.rmtree(self.folder / ring, ignore_errors=True)
+
+
+def _is_sealed(path: Path) -> bool:
+    """One that its writer has just let go of is not."""
+    try:
+        return Segment.open(path).is_sealed
+    except FileNotFoundError:
+        return False
 
 
 def _decide(mark: Path, said: dict[str, Any]) -> dict[str, Any]:
