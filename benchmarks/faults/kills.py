@@ -184,7 +184,7 @@ class Round:
             else:
                 continue
             flow.running.delete()
-            _wait(lambda: len(self.cluster.instance_managers()) == self.instances)
+            wait_for(lambda: len(self.cluster.instance_managers()) == self.instances)
             self.flows[i] = Flow(self.cluster, flow.name, flow.turn)
 
     def _check(self, flow: Flow) -> None:
@@ -223,7 +223,7 @@ class Round:
         def is_back() -> bool:
             return dict(self.cluster.processes()).get(name, killed) != killed and self._is_back()
 
-        if not _wait(is_back):
+        if not wait_for(is_back):
             self.result.wrong.append(f"{name} or what it is needed for is not back after {BACK_S:g} s: {what}")
         self.result.back_s[what].append(time.monotonic() - began)
 
@@ -242,7 +242,7 @@ def _stop(pid: int, how: str) -> None:
     os.kill(pid, signal.SIGCONT)
 
 
-def _wait(condition: Callable[[], bool]) -> bool:
+def wait_for(condition: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + BACK_S
     while time.monotonic() < deadline:
         if condition():

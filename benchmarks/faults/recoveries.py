@@ -33,6 +33,7 @@ import typer
 
 from benchmarks.faults.changes import Changes, Freezes
 from benchmarks.faults.counted_query import Rows, expected, query, read_files, rows_of, write_files
+from benchmarks.faults.kills import wait_for
 from benchmarks.faults.programs import Programs, declared, is_bad, is_late
 from benchmarks.metering import stopwatch
 from cep.errors import CepError
@@ -288,6 +289,7 @@ class KillRounds:
     def run(self, kills: int) -> RecoveryReport:
         with self.cluster:
             while self.result.done.total() < kills and not self.result.wrong:
+                wait_for(lambda: bool(self.cluster.instance_managers()))  # all of them may have been hit just now
                 number = self.result.rounds
                 out = self.folder / f"out{number}"
                 out.mkdir()
