@@ -320,7 +320,8 @@ class Evacuation:
 
 @dataclass(frozen=True, slots=True)
 class PendingChange:
-    """What a query is to become behind a commit: `subquery` has so many `instances`, or it is the query of `document`.
+    """What a query is to become behind a commit: `subquery` has so many `instances`, or its instance `index` is on `im`, or it is the query
+    of `document`.
 
     Args:
         behind: the checkpoint that had been asked for when it was asked for; a later one has to be committed.
@@ -334,9 +335,13 @@ class PendingChange:
     document: Mapping[str, Any] | None = None
     pauses: bool = False
     fresh: bool = False
+    index: int = 0
+    im: str = ""
 
     @property
     def described(self) -> str:
+        if self.im:
+            return f"{self.subquery}/{self.index} goes on on {self.im} when a checkpoint is committed"
         what = "another query" if self.document is not None else f"one of {self.instances} instances of {self.subquery}"
         return f"it becomes {what} when a checkpoint is committed"
 

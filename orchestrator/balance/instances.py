@@ -1,5 +1,6 @@
 """Live load balancing between instance managers: what the metric server measured goes into `instance_load`, and the move that it says is
-asked of the service (paper 4.1.1). Buckets come first: an instance whose buckets may yet move stays.
+asked of the service (paper 4.1.1). Buckets come first: an instance whose buckets may yet move stays. One of a query that recovers goes on
+elsewhere from a checkpoint that is taken for it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from cep.errors import CepError
+from cep.plan.checkpoints import recovers
 from cep.plan.moving import head_of, why_it_stays
 from cep.service.logs import about
 from orchestrator.balance.instance_load import ManagerLoad, MovableInstance, busiest, chosen_move
@@ -96,7 +98,7 @@ class InstanceBalancing:
         self._resting[where] = RESTS
         self._looks.clear()
         try:
-            self.service.do(MoveInstance(where.query, where.subquery, where.instance, target)).result(_PATIENCE_S)
+            self.service.do(MoveInstance(where.query, where.subquery, where.instance, target, unhurried=True)).result(_PATIENCE_S)
         except CepError as error:  # something else has begun meanwhile
             _LOG.info("no instance moves this time: %s", error)
             return
@@ -106,7 +108,7 @@ class InstanceBalancing:
 
 def _hosts(shares: Mapping[DeployedInstance, tuple[str, float]], state: ClusterState) -> list[ManagerLoad] | None:
     """What all have to do; None while an instance is moving."""
-    if any(record.move is not None for record in state.queries.values()):
+    if any(record.move or record.change or record.state == "recovering" for record in state.queries.values()):
         return None
     busy = dict.fromkeys(state.managers, 0.0)
     for im, share in shares.values():
@@ -131,4 +133,6 @@ def _may_move(where: DeployedInstance, untried: Set[DeployedSubquery], state: Cl
     by_buckets = head is not None and (record.name, record.epoch, head) in untried
     options = plan.query.options
     asked_only = options.rebalance == "off" or options.replicas > 1  # replicas are where their streams are
-    return not (by_buckets or asked_only or why_it_stays(plan, where.subquery) or reader_of(state, record, where.subquery))
+    if by_buckets or asked_only:
+        return False
+    return recovers(plan) or not (why_it_stays(plan, where.subquery) or reader_of(state, record, where.subquery))

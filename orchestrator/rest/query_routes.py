@@ -179,10 +179,7 @@ async def move(name: str, wanted: models.MoveRequest, api: InjectedApi, wait: Wa
     An instance that cannot move is refused, with the reason; so is, with `wait`, a new place where it cannot be.
     """
     await api.do(MoveInstance(name, wanted.subquery, wanted.instance, wanted.im))
-    number = await api.ask(lambda state: state.query(name).moves)
-    if wait:
-        await _through(api, name, number, timeout)
-    return await _detail(api, name)
+    return await _changed(api, name, timeout if wait else None)
 
 
 @router.post("/queries/{name}/scale", response_model=models.QueryDetail)
@@ -192,10 +189,7 @@ async def scale(name: str, wanted: models.ScaleRequest, api: InjectedApi, wait: 
     A subquery that cannot have so many is refused, with the reason, and the query runs on as it is.
     """
     await api.do(ScaleSubquery(name, wanted.subquery, wanted.instances))
-    number = await api.ask(lambda state: state.query(name).moves)
-    if wait:
-        await _through(api, name, number, timeout)
-    return await _detail(api, name)
+    return await _changed(api, name, timeout if wait else None)
 
 
 @router.post("/queries/{name}/upgrade", response_model=models.UpgradeReport, openapi_extra=QUERY_BODY)
@@ -256,10 +250,7 @@ async def upgraded(name: str, query: CepQuery, api: Api, dry_run: bool, timeout:
     found = await confirmed(api.service.upgrade(query, dry_run, fresh))
     if found.refused and not dry_run:
         raise QueryError(f"query {name!r} cannot be upgraded: {'; '.join(map(str, found.refused))}")
-    number = await api.ask(lambda state: state.query(name).moves)
-    if timeout is not None and not dry_run:
-        await _through(api, name, number, timeout)
-    detail = await _detail(api, name)
+    detail = await _changed(api, name, None if dry_run else timeout)
     return views.upgrade(found) | {each: detail[each] for each in ("name", "state", "cause", "moved")}
 
 
@@ -297,12 +288,17 @@ def _has_moved(state: ClusterState, name: str, head: str) -> bool | None:
     return True if record is None or is_over(record.state) or not state.is_moving(record, head) else None
 
 
-async def _through(api: Api, name: str, number: int, timeout: float) -> None:
-    """Returns when that move or change is over. Raises Conflict: it did not come about."""
-    await api.wait(lambda state: _is_through(state, name, number), timeout)
-    refused = await api.ask(lambda state: state.query(name).refused)
-    if refused:
+async def _changed(api: Api, name: str, timeout: float | None) -> dict[str, Any]:
+    """The query when the move or change that was asked for last is over, or after that time, in s; None: now. Raises Conflict: it did not
+    come about."""
+    number = await api.ask(lambda state: state.query(name).moves)
+    is_over = timeout is not None and await api.wait(lambda state: _is_through(state, name, number), timeout)
+    if timeout is not None and (refused := await api.ask(lambda state: state.query(name).refused)):
         raise Conflict(refused)
+    detail = await _detail(api, name)
+    if is_over and detail["moved"]:
+        detail["moved"] |= {"under_way": ""}  # what is under way by now is something else, such as a recovery from a loss since
+    return detail
 
 
 def _is_through(state: ClusterState, name: str, number: int) -> bool | None:

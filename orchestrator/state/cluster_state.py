@@ -168,8 +168,8 @@ class ClusterState(ClusterModel):
                 return self._deployments.forget(name, now)
             case MoveBuckets(name, head, table):
                 return self._deployments.reroute(name, head, table)
-            case MoveInstance(name, subquery, index, im):
-                return self._deployments.relocate(name, subquery, index, im, now)
+            case MoveInstance(name, subquery, index, im, unhurried):
+                return self._deployments.relocate(name, subquery, index, im, unhurried, now)
             case ScaleSubquery(name, subquery, instances):
                 return self._deployments.scale(name, subquery, instances)
             case UpgradeQuery(plan, fresh):

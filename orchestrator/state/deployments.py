@@ -141,17 +141,28 @@ class Deployments:
             self.model.tables[name][head] = BucketTable(present.version + 1, table)
         return [name]
 
-    def relocate(self, name: str, subquery: str, index: int, im: str, now: Now) -> list[str]:
-        """Raises NotFound, and what `moves.begun` does. A query that recovers goes on from its last checkpoint, with the instance there."""
+    def relocate(self, name: str, subquery: str, index: int, im: str, unhurried: bool, now: Now) -> list[str]:
+        """Raises NotFound, and what `moves.begun` does. A query that recovers goes on from its last checkpoint, with the instance there;
+        `unhurried` from one that is taken for it."""
         record = self.model.query(name)
-        if recovers(self.model.plans[name]):
-            moves.checked(self.model, record, subquery, index, im)
-            if im not in recovery.refuges(self.model):
-                raise Conflict(f"{subquery}/{index} of query {name!r} cannot move to {im!r} now: its process is gone; another one may come")
-            self._enter(replace(record, moves=record.moves + 1, refused=""), "recovering", now, {(subquery, index): im})
-        else:
+        if not recovers(self.model.plans[name]):
             self.model.queries[name] = moves.begun(self.model, record, subquery, index, im)
+            return [name]
+        self._check_move(record, subquery, index, im)
+        if unhurried:
+            self._check_free(record, "changed")
+            self._await_commit(record, PendingChange(self.model.checkpoints[name].asked, subquery, index=index, im=im))
+        else:
+            self._enter(replace(record, moves=record.moves + 1, refused=""), "recovering", now, {(subquery, index): im})
         return [name]
+
+    def _check_move(self, record: QueryRecord, subquery: str, index: int, im: str) -> None:
+        """Of a query that recovers. Raises QueryError, or Conflict: not now."""
+        moves.checked(self.model, record, subquery, index, im)
+        if im not in recovery.refuges(self.model):
+            raise Conflict(
+                f"{subquery}/{index} of query {record.name!r} cannot move to {im!r} now: its process is gone; another one may come"
+            )
 
     def scale(self, name: str, subquery: str, instances: int) -> list[str]:
         """As soon as a checkpoint is committed. Raises NotFound, QueryError: it cannot have so many, or Conflict: not now."""
@@ -180,16 +191,22 @@ class Deployments:
 
     def _become(self, record: QueryRecord, now: Now) -> None:
         """What it was to become, if it can now; what it is may be another than when that was asked for."""
-        assert record.change is not None
+        change = record.change
+        assert change is not None
+        places = {(change.subquery, change.index): change.im} if change.im else None
         try:
-            going_on, plan = self._changed(record, record.change)
+            going_on, plan = self._changed(record, change)
         except CepError as error:
             self.model.queries[record.name] = unchanged(record, str(error))
         else:
-            self._enter(replace(going_on, change=None), "recovering", now, plan=plan)
+            self._enter(replace(going_on, change=None), "recovering", now, places, plan)
 
-    def _changed(self, record: QueryRecord, change: PendingChange) -> tuple[QueryRecord, PhysicalPlan]:
+    def _changed(self, record: QueryRecord, change: PendingChange) -> tuple[QueryRecord, PhysicalPlan | None]:
+        """The plan: None where it stays, and its instances go elsewhere."""
         there = self.model.plans[record.name]
+        if change.im:
+            self._check_move(record, change.subquery, change.index, change.im)
+            return record, None
         if change.document is None:
             return record, scaled(there, change.subquery, change.instances)
         found = upgraded(there, queries.from_json(change.document), change.fresh)

@@ -69,12 +69,14 @@ class MoveBuckets:
 
 @dataclass(frozen=True, slots=True)
 class MoveInstance:
-    """Instance `index` of a subquery is to go on at instance manager `im`."""
+    """Instance `index` of a subquery is to go on at instance manager `im`. `unhurried`: where its query recovers, behind a checkpoint that
+    is taken for it, so that little is made once more."""
 
     query: str
     subquery: str
     index: int
     im: str
+    unhurried: bool = False
 
 
 @dataclass(frozen=True, slots=True)

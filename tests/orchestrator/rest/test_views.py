@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
 from cep.errors import NotFound
 from cep.model.streams import Stream
 from orchestrator.records import PublisherRecord
-from orchestrator.rest import views
-from orchestrator.state.events import DeclareStream, ForgetQuery, ManagerDied, MoveBuckets, OpenPublisher, StopQuery
+from orchestrator.rest import query_routes, views
+from orchestrator.state.cluster_state import ClusterState
+from orchestrator.state.events import DeclareStream, ForgetQuery, ManagerDied, MoveBuckets, OpenPublisher, ScaleSubquery, StopQuery
+from tests.orchestrator.state import test_scaling
 from tests.orchestrator.state.test_cluster_state import IMS, Cluster, manager, query
-from tests.orchestrator.state.test_recovery import running
+from tests.orchestrator.state.test_recovery import WithoutDisk, running
 
 
 @pytest.fixture
@@ -136,3 +140,36 @@ def test_what_moves_and_what_pre_aggregation_has_done_in_words() -> None:
     ]
     text = views.observed_pre_aggregation([*placed, placed[0]])
     assert text == "\nobserved\n  w: 2,000 tuples in, 20 partial results out, 6 of them tuples let through one by one\n"
+
+
+class AtHand:
+    """What `Api` asks of the service, of a state at hand. `since`: what happens right behind an answer that was waited for."""
+
+    def __init__(self, cluster: WithoutDisk, since: Callable[[], None]) -> None:
+        self.cluster, self.since = cluster, since
+
+    async def ask(self, question: Callable[[ClusterState], Any]) -> Any:
+        return question(self.cluster.state)
+
+    async def wait(self, question: Callable[[ClusterState], Any], _: float) -> Any:
+        found = question(self.cluster.state)
+        self.since()
+        return found
+
+    def wall(self) -> float:
+        return 0.0
+
+
+def test_what_was_lost_since_a_change_came_about_is_not_that_change() -> None:
+    cluster = test_scaling.running()
+    cluster.do(ScaleSubquery("per-ip", "SQ2", 3))
+    asked = AtHand(cluster, lambda: None)
+    under_way = asyncio.run(query_routes._changed(cast(Any, asked), "per-ip", 1.0))["moved"]["under_way"]
+    assert under_way == "it becomes one of 3 instances of SQ2 when a checkpoint is committed"
+    cluster.stores()
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    asked.since = lambda: cluster.do(ManagerDied("im-0", cluster.managers["im-0"].process))
+    found = asyncio.run(query_routes._changed(cast(Any, asked), "per-ip", 1.0))
+    assert (found["state"], found["moved"]["under_way"]) == ("recovering", "")
+    assert "'im-0' (process 1) is gone" in detail(cluster)["moved"]["under_way"], "as whoever asks for the query is told"

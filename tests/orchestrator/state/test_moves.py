@@ -14,13 +14,14 @@ from cep.model.expr import col
 from cep.model.operators import Filter
 from cep.model.query import Output, Query
 from cep.plan.moving import why_it_stays
-from orchestrator.balance.instances import LOOKS, InstanceBalancing
+from orchestrator.balance.instances import LOOKS, DeployedInstance, InstanceBalancing, _hosts, _movable
 from orchestrator.metrics.server import Metrics
 from orchestrator.records import Now, Status
 from orchestrator.rest.views import stream_readers
 from orchestrator.service import Service
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import MoveInstance, StatusesSeen, StopQuery
+from tests.orchestrator.state import test_scaling
 from tests.orchestrator.state.test_cluster_state import Cluster as PureCluster
 from tests.orchestrator.state.test_cluster_state import manager
 from tests.orchestrator.test_service import deploy, state_is, written
@@ -216,6 +217,21 @@ def test_load_moves_an_instance(two: Cluster, busy: str) -> None:
         measured.pass_time(2.0, epoch, {here: rest, there: {}})
         balancing.look(set())
     assert service.ask(lambda state: state.queries["per-ip"].moves).result(HANG_S) == 2
+
+
+@pytest.mark.parametrize("recover", ["on-commit", "off"])
+def test_any_instance_of_a_query_that_recovers_may_be_moved_unasked(recover: str) -> None:
+    """But not while it is being changed."""
+    cluster = test_scaling.running(recover)
+    epoch = cluster.state.queries["per-ip"].epoch
+    each = [DeployedInstance("per-ip", epoch, f"SQ{i}", 0) for i in (1, 2, 3)]
+    assert set(_movable(each, set(), cluster.state)) == set(each) and _hosts({}, cluster.state) is not None
+    if recover == "off":
+        return
+    cluster.do(MoveInstance("per-ip", "SQ2", 0, test_scaling.other(cluster), unhurried=True))
+    assert _hosts({}, cluster.state) is None
+    cluster.stores()
+    assert _hosts({}, cluster.state) is None and not _movable(each, set(), cluster.state)
 
 
 def test_publishers_learn_where_it_is(two: Cluster) -> None:

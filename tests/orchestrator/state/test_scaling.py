@@ -3,6 +3,7 @@ query runs on."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
@@ -13,8 +14,8 @@ from cep.model import query as queries
 from cep.plan import physical
 from cep.plan.upgrading import upgraded
 from driver import TIME, Query, col, count, event, row, stream
-from orchestrator.records import Status, StoredPiece
-from orchestrator.state.events import ManagerDied, ManifestFailed, ScaleSubquery, StatusesSeen, StopQuery, Tick, UpgradeQuery
+from orchestrator.records import QueryRecord, Status, StoredPiece
+from orchestrator.state.events import ManagerDied, ManifestFailed, MoveInstance, ScaleSubquery, StatusesSeen, StopQuery, Tick, UpgradeQuery
 from orchestrator.state.life_cycle import STOPPING
 from tests.orchestrator.state.test_cluster_state import IMS, manager
 from tests.orchestrator.state.test_recovery import WithoutDisk
@@ -79,6 +80,44 @@ def test_what_cannot_be_scaled_is_refused_by_name(subquery: str, instances: int,
     with pytest.raises(QueryError, match=why):
         cluster.do(ScaleSubquery("per-ip", subquery, instances))
     assert cluster.state_of() == "running" and sizes(cluster) == before and cluster.state.queries["per-ip"].attempt == 0
+
+
+def place(cluster: WithoutDisk, subquery: str, index: int) -> str:
+    return str(cluster.state.plans["per-ip"].instances_of(subquery)[index].im)
+
+
+def other(cluster: WithoutDisk, subquery: str = "SQ2", index: int = 0) -> str:
+    return next(im for im in IMS if im != place(cluster, subquery, index))
+
+
+@pytest.mark.parametrize("subquery", ["SQ1", "SQ2", "SQ3"])
+def test_an_instance_that_moves_unhurried_goes_behind_a_commit(subquery: str) -> None:
+    cluster = running("at-once")
+    there = other(cluster, subquery)
+    cluster.do(MoveInstance("per-ip", subquery, 0, there, unhurried=True))
+    record = cluster.state.queries["per-ip"]
+    assert record.state == "running" and place(cluster, subquery, 0) != there
+    assert record.change is not None and record.change.described == f"{subquery}/0 goes on on {there} when a checkpoint is committed"
+    assert QueryRecord.from_json(json.loads(json.dumps(record.to_json()))).change == record.change, "the next leader knows of it"
+    cluster.stores()
+    record = cluster.state.queries["per-ip"]
+    assert (record.state, record.attempt, record.strikes, record.change) == ("recovering", 1, 0, None)
+    assert record.restore is not None and record.restore.number == cluster.state.checkpoints["per-ip"].asked
+    assert place(cluster, subquery, 0) == there
+    assert {value["relieves"] for value in cluster.assignments().values()} == {True}, "it works on meanwhile"
+
+
+def test_where_it_should_go_may_be_gone_by_then() -> None:
+    cluster = running()
+    there = other(cluster)
+    with pytest.raises(Conflict, match=f"SQ2/0 of query 'per-ip' is on '{place(cluster, 'SQ2', 0)}' already"):
+        cluster.do(MoveInstance("per-ip", "SQ2", 0, place(cluster, "SQ2", 0), unhurried=True))
+    cluster.do(MoveInstance("per-ip", "SQ2", 0, there, unhurried=True))
+    with pytest.raises(Conflict, match="query 'per-ip' cannot be changed now: it is being changed"):
+        cluster.do(MoveInstance("per-ip", "SQ3", 0, other(cluster, "SQ3"), unhurried=True))
+    before = cluster.state.queries["per-ip"].attempt
+    cluster.do(ManagerDied(there, manager(there).process))
+    assert place(cluster, "SQ2", 0) != there and cluster.state.queries["per-ip"].attempt == before + 1, "the loss comes first"
 
 
 def test_one_that_does_not_recover_is_not_scaled() -> None:
