@@ -231,7 +231,9 @@ class Following:
         with ExitStack() as held:
             taken: list[tuple[Publisher, list[StreamReader]]] = []
             for publisher, readers in news.items():
-                if not publisher.busy and publisher.sending.acquire(timeout=BUSY_S if not taken else 0.0):
+                # one that closes asks its readers by itself, and waits for us when it has
+                waits = publisher.busy or publisher.core.closing
+                if not waits and publisher.sending.acquire(timeout=BUSY_S if not taken else 0.0):
                     held.callback(publisher.sending.release)
                     taken.append((publisher, publisher.ask(readers)))
                 else:
