@@ -36,7 +36,7 @@ from cep.world.births import born, machine
 from cep.world.segments import Element, NoSegment, Segment, barrier, room_for
 
 LOG = logging.getLogger(__name__)
-FIRST_BYTES = 64 << 10
+FIRST_BYTES = 16 << 10  # there may be thousands of logs in which little is
 SEGMENT_BYTES_MAX = 4 << 20  # beside one that a single element needs
 SIZE_STEP = 64 << 10  # of such a one, so that others have its size
 CONTROL_BYTES = 4 << 10  # that batches leave of a segment, so that a last word finds room

@@ -82,7 +82,7 @@ def test_all_logs_of_a_ring_together_have_a_bound(tmp_path: Path) -> None:
     while first.has_room(number, 4, 1000):
         first.append(number, b"head", BODY)
         number += 1
-    assert number > 50 and not second.has_room(0, 4, 2 * FIRST_BYTES)
+    assert number > 10 and not second.has_room(0, 4, 2 * FIRST_BYTES)
     with pytest.raises(RingFull, match="expected at most"):
         made.take("x", 2 * FIRST_BYTES, 0, {})
     first.remove()
@@ -254,12 +254,12 @@ def files(folder: Path) -> set[int]:
 
 def test_memory_of_large_segments_is_used_again(tmp_path: Path) -> None:
     log = ring(tmp_path).log(KEY, 0, {})
-    large(log, 0, 20)
-    log.release(19)
+    large(log, 0, 40)
+    log.release(39)
     before, taken = files(tmp_path), log.ring.bytes
-    large(log, 20, 30)
+    large(log, 40, 50)
     assert files(tmp_path) == before and log.ring.bytes > taken
-    assert numbers(tmp_path) == list(range(log.segments[0].first, 30)) and log.segments[0].first in range(15, 20)
+    assert numbers(tmp_path) == list(range(log.segments[0].first, 50)) and log.segments[0].first in range(35, 40)
 
 
 def test_what_another_process_reads_stays_as_it_was(tmp_path: Path) -> None:
