@@ -306,7 +306,7 @@ class Deployments:
         if record.forget and is_over(record.state):
             self._vanish(name)
         else:
-            self.desired.write(name, dict(assignments.nodes(self.model, record)))
+            self._write(record)
         if record.broken:
             self._tell_readers(record, now)
         elif record.attempt:
@@ -371,7 +371,12 @@ class Deployments:
     def _lead_readers(self, record: QueryRecord) -> None:
         """Queries that read its outputs go on with its next attempt."""
         for name in self.model.readers_of(record.name):
-            self.desired.write(name, dict(assignments.nodes(self.model, self.model.queries[name])))
+            self._write(self.model.queries[name])
+
+    def _write(self, record: QueryRecord) -> None:
+        """What should stand in ZooKeeper for it."""
+        nodes = dict(assignments.nodes(self.model, record))
+        self.desired.write(record.name, nodes, record.relieves and record.state == "recovering")
 
     def _keep_s(self, record: QueryRecord) -> float:
         """For how long what the query left may still be read."""

@@ -11,6 +11,9 @@ from cep.config import ROOT, node, query_of_node
 from orchestrator.state.events import ClusterCommand, Delete, Put
 
 
+_ASSIGNMENTS = node("assignments") + "/"
+
+
 class DesiredNodes:
     """Only differences become commands."""
 
@@ -33,9 +36,12 @@ class DesiredNodes:
         commands, self._outbox = self._outbox, []
         return commands
 
-    def write(self, query: str, wanted: dict[str, Any]) -> None:
-        """All that should stand there for a query: path -> value."""
+    def write(self, query: str, wanted: dict[str, Any], relieves: bool = False) -> None:
+        """All that should stand there for a query: path -> value. `relieves`: instances that are not to be there any more work on, until
+        it is written without."""
         written = self._nodes[query]
+        if relieves:
+            wanted = {path: value for path, value in written.items() if path.startswith(_ASSIGNMENTS)} | wanted
         for path in [path for path in reversed(written) if path not in wanted]:
             self.delete(path)
         for path, value in wanted.items():
