@@ -15,7 +15,7 @@ from cep.kernels.machine.memory import load_word
 
 _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 _C, _D = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_ZERO, _ONE, _8 = np.uint64(0), np.uint64(1), np.uint64(8)
+_ZERO, _8 = np.uint64(0), np.uint64(8)
 _27, _30, _31, _32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
 #: What a NULL is, and the length of no text.
 _NULL = ~_ZERO
@@ -77,9 +77,9 @@ def mix_texts(data: np.ndarray, ends: np.ndarray, valid: np.ndarray, lanes: np.n
             length = np.uint64(end - at)
             while at + 8 <= end:
                 word = load_word(data, at)
-                first, second = _first(first, word), _second(second, word)
+                first, second = _mixed(first ^ word), _second(second, word)
                 at += 8
             word = _last_word(data, at, end)
-            first, second = _first(first, word), _second(second, word)
+            first, second = _mixed(first ^ word), _second(second, word)
         lanes[i, 0] = _mixed(_first(first, length))
         lanes[i, 1] = _mixed(_second(second, length))

@@ -5,6 +5,7 @@
     <ring>/                              of one process, whose number and birth stand in `owner`
         <key>-<log>-<segment>            the elements of one log, in files (`cep.world.segments`)
         <key>-<log>.end                  where that ends, once another process has sealed it
+        .free-<n>                        memory of segments, to be used again
 ```
 
 A *log* is what one publisher keeps for one reader. `key`: the reader and the name of the publisher, whichever attempt and incarnation it is
@@ -92,7 +93,8 @@ class Ring:
         self.path, self.bytes, self.bytes_max = folder / name, 0, bytes_max
         self._logs, self._lock = 0, threading.Lock()
         self._free: list[Segment] = []  # the one that was given last at the end
-        self._freed = self._idle = 0  # so many ever; so many of those that are there were not needed since `rest` was called last
+        self._freed = self._idle = 0  # so many ever; so many of the first that are there were not needed since `rest` was called last
+        self._closed = False
         unnamed = folder / f"{_NEW}{name}"
         unnamed.mkdir(mode=0o700)
         (unnamed / _OWNER).write_text(json.dumps(asdict(owner)))
@@ -119,12 +121,16 @@ class Ring:
 
     def _again(self, name: str, size: int, first: int, document: Mapping[str, Any]) -> Segment | None:
         """One that was used before, if there is any of that size."""
-        at = next((at for at in reversed(range(len(self._free))) if self._free[at].fits(size, document)), None)
+        whole = Segment.whole(size, document)
+        at = next((at for at in reversed(range(len(self._free))) if self._free[at].fits(whole)), None)
         if at is None:
             return None
         segment = self._free.pop(at)
-        self._idle = min(self._idle, len(self._free))
-        return segment.begin_anew(self.path / name, first, document)
+        self._idle -= at < self._idle
+        try:
+            return segment.begin_anew(self.path / name, first, document)
+        except OSError:  # a new one may be had, or tells why not
+            return None
 
     def _made(self, name: str, size: int, first: int, document: Mapping[str, Any]) -> Segment:
         if self.bytes + size + self._free_bytes > self.bytes_max:
@@ -147,7 +153,7 @@ class Ring:
                 segment.remove()
 
     def _keeps(self, segment: Segment) -> bool:
-        if segment.size < FREE_BYTES_MIN or self._free_bytes + segment.size > FREE_BYTES_MAX:
+        if self._closed or segment.size < FREE_BYTES_MIN or self._free_bytes + segment.size > FREE_BYTES_MAX:
             return False
         try:
             return segment.retire(self.path / f"{_FREE}{self._freed}")
@@ -174,6 +180,7 @@ class Ring:
     def close(self) -> None:
         """It stays if there is anything that no commit covers: then another process goes on with that."""
         with self._lock:
+            self._closed = True
             self._let_go(len(self._free))
         with suppress(OSError):
             if all(name == _OWNER or name.endswith(_END) for name in os.listdir(self.path)):
@@ -323,10 +330,14 @@ class Rings:
 
     def document(self, ring: str, log: str) -> dict[str, Any] | None:
         """What its writer says of it; None: it is gone, or no log."""
-        try:
-            return Segment.open(self._paths(ring, log)[0]).document
-        except (OSError, NoSegment, IndexError):
-            return None
+        for path in self._paths(ring, log):
+            try:
+                return Segment.open(path).document
+            except FileNotFoundError:
+                continue  # its writer has just let go of it
+            except (OSError, NoSegment):
+                return None
+        return None
 
     def _paths(self, ring: str, log: str) -> list[Path]:
         return [self.folder / ring / name for name in sorted(_names(self.folder / ring)) if name.rpartition("-")[0] == log]
@@ -338,9 +349,10 @@ class Rings:
         """It, once nothing more counts of it. Raises NoSegment, OSError."""
         segments: dict[Path, Segment] = {}
         while new := [path for path in self._paths(ring, log) if path not in segments]:
-            segments |= {path: Segment.open(path) for path in new}
             for path in new:
-                segments[path].seal()
+                with suppress(FileNotFoundError):  # its writer has just let go of it; no name comes again
+                    segments[path] = Segment.open(path)
+                    segments[path].seal()
             if (owner := self._owner(ring)) is None or not self._is_gone(owner):
                 barrier()  # it may be in the middle of writing, and have begun a segment
         mark = self.folder / ring / f"{log}{_END}"

@@ -202,15 +202,20 @@ class Segment:
         handle = os.open(unnamed, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_UN)  # a child that was forked just now would hold it for as long as it lives
         except BlockingIOError:  # another process looks at it
             return False
         finally:
             os.close(handle)
         return not self.is_sealed
 
-    def fits(self, size: int, document: Mapping[str, Any]) -> bool:
-        """Would it have room for so many bytes of elements, without leaving most of it empty?"""
-        whole = _HEAD_BYTES + _padded(len(_text_of(document))) + size
+    @staticmethod
+    def whole(size: int, document: Mapping[str, Any]) -> int:
+        """Bytes of one with room for so many bytes of elements."""
+        return _HEAD_BYTES + _padded(len(_text_of(document))) + size
+
+    def fits(self, whole: int) -> bool:
+        """Could it be one of so many bytes, without leaving most of it empty?"""
         return whole <= self.size <= 4 * whole
 
     def begin_anew(self, path: Path, first: int, document: Mapping[str, Any]) -> Segment:

@@ -21,10 +21,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from cep.errors import ProtocolError
-from cep.kernels.tables.growing import empty, keep_at_least
+from cep.kernels.tables.growing import keep_at_least, room
 from cep.transport import wire
 from cep.transport.connections import arrow_room
 from cep.transport.keyring import Keyring
@@ -312,7 +310,7 @@ class DataPlane:
 def room_for(size: int) -> memoryview:
     """Memory for the body of a message. Large pieces Arrow's pool has from the system each time, which takes as long as to fill them; so
     they are of the memory that this process keeps."""
-    return empty(size, np.dtype(np.uint8), LARGE_BYTES).data if size >= LARGE_BYTES else arrow_room(size)
+    return room(size).data if size >= LARGE_BYTES else arrow_room(size)
 
 
 def _told_if_it_fails(call: Callable[..., None], *given: Any) -> None:

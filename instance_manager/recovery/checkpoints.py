@@ -19,7 +19,7 @@ from instance_manager.control.assignment_checks import Checkpointing
 from instance_manager.hosting import HostRecovery, InstanceHost
 from instance_manager.recovery.increments import needs_document
 from instance_manager.recovery.kept import KeptChannel
-from instance_manager.recovery.pieces import Taken, TakenPart, bytes_of, kept_of, sinks_of, states_made, taken_of
+from instance_manager.recovery.pieces import TakenPart, TakenState, bytes_of, kept_of, sinks_of, states_made, taken_of
 
 #: So much may wait for a commit at a subscription before it asks for one, whatever the interval.
 EARLY_BYTES = 8 << 20
@@ -139,7 +139,8 @@ class Checkpoints:
         own.taken[packed] = own.taken_last
         for sink in sinks_of(hosted):
             sink.stage_for(packed)
-        taken, number = list[Taken](taken_of(hosted, packed)), CheckpointNumber.unpacked(packed)
+        taken: list[TakenState] = list(taken_of(hosted, packed))
+        number = CheckpointNumber.unpacked(packed)
         tables = [each.part.blocks for each in taken if isinstance(each, TakenPart) and each.part.blocks]
         oldest = min([blocks.oldest for blocks in tables], default=packed)
         own.pieces = {each: piece for each, piece in own.pieces.items() if each >= oldest}
@@ -150,7 +151,7 @@ class Checkpoints:
         document["whole"] = not tables
         self.background(partial(self._write, own.archive, hosted.key, document, taken))
 
-    def _write(self, archive: Archive, key: str, told: Mapping[str, Any], taken: Sequence[Taken]) -> None:
+    def _write(self, archive: Archive, key: str, told: Mapping[str, Any], taken: Sequence[TakenState]) -> None:
         began = self.cpu_ns()
         document: dict[str, Any] = {**told, "crc": 0, "bytes": 0, "error": ""}
         try:

@@ -85,10 +85,10 @@ class TakenMessages(NamedTuple):
 
 
 #: What is taken while the instance stands, of which States are made beside it.
-Taken = TakenPart | TakenMessages | Figures | State
+TakenState = TakenPart | TakenMessages | Figures | State
 
 
-def states_made(taken: Iterable[Taken]) -> Iterator[State]:
+def states_made(taken: Iterable[TakenState]) -> Iterator[State]:
     for each in taken:
         match each:
             case TakenPart():
@@ -115,7 +115,7 @@ def bytes_of(states: Iterable[State]) -> Iterator[bytes | memoryview]:
         yield bytes(-size % ALIGNED)
 
 
-def taken_of(hosted: InstanceHost, number: int) -> Iterator[Taken]:
+def taken_of(hosted: InstanceHost, number: int) -> Iterator[TakenState]:
     """As it stands now, but for what earlier pieces have of it (`cep.dataflow.operators.operator.KeepsBlocks`)."""
     for node in hosted.instance.nodes:
         for part in _parts_of(node.stateful, number):
@@ -263,17 +263,18 @@ def _restore_subscriptions(hosted: InstanceHost, states: Iterable[State], wanted
         subscription = there.get(found["terms"]["id"]) if found["terms"]["id"] in wanted else None
         if subscription is not None:
             _take(subscription, found)
-            subscription.restore(chain.from_iterable(map(kept_in, kept)), own.attempt, own.restored)
+            rows = chain.from_iterable(state.rows.to_pylist() for state in kept)
+            subscription.restore(chain.from_iterable(map(kept_in, rows)), own.attempt, own.restored)
 
 
-def _subscriptions_in(states: Iterable[State]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """What is said of each, and the rows of what it keeps, which stand behind it."""
-    found = list[tuple[dict[str, Any], list[dict[str, Any]]]]()
+def _subscriptions_in(states: Iterable[State]) -> list[tuple[dict[str, Any], list[State]]]:
+    """What is said of each, and what it keeps, which stands behind it."""
+    found = list[tuple[dict[str, Any], list[State]]]()
     for state in states:
         if not state.operator and state.part == "subscription":
             found.append((value_of(state), []))
         elif not state.operator and state.part == "kept":
-            found[-1][1].extend(state.rows.to_pylist())
+            found[-1][1].append(state)
     return found
 
 

@@ -107,7 +107,7 @@ class InstanceBalancing:
 
 
 def _hosts(shares: Mapping[DeployedInstance, tuple[str, float]], state: ClusterState) -> list[ManagerLoad] | None:
-    """What all have to do; None while an instance is moving."""
+    """What all have to do; None while an instance moves, or a query is changed or recovers: what it needs is not known."""
     if any(record.move or record.change or record.state == "recovering" for record in state.queries.values()):
         return None
     busy = dict.fromkeys(state.managers, 0.0)

@@ -153,6 +153,7 @@ class Deployments:
             self._check_free(record, "changed")
             self._await_commit(record, PendingChange(self.model.checkpoints[name].asked, subquery, index=index, im=im))
         else:
+            record = _without_unasked(record)
             self._enter(replace(record, moves=record.moves + 1, refused=""), "recovering", now, {(subquery, index): im})
         return [name]
 
@@ -166,7 +167,7 @@ class Deployments:
 
     def scale(self, name: str, subquery: str, instances: int) -> list[str]:
         """As soon as a checkpoint is committed. Raises NotFound, QueryError: it cannot have so many, or Conflict: not now."""
-        record = self.model.query(name)
+        record = _without_unasked(self.model.query(name))
         scaled(self.model.plans[name], subquery, instances)
         self._check_free(record, "scaled")
         if instances == self.model.plans[name].subquery(subquery).parallelism:
@@ -178,7 +179,7 @@ class Deployments:
         """As soon as a checkpoint is committed; `plan` is what `cep.plan.upgrading` makes of its own, `fresh` or not. Raises NotFound, or
         Conflict: not now."""
         name, document = plan.query.name, queries.to_json(plan.written)
-        record = self.model.query(name)
+        record = _without_unasked(self.model.query(name))
         self._check_free(record, "upgraded")
         if document == record.document:
             raise Conflict(f"query {name!r} is that query already")
@@ -395,3 +396,8 @@ class Deployments:
         self.checkpoints.forget(name)
         self.desired.erase(name)
         self.model.forget_query(name)
+
+
+def _without_unasked(record: QueryRecord) -> QueryRecord:
+    """A move that the balancing wants gives way to what a user asks for."""
+    return replace(record, change=None) if record.change is not None and record.change.im else record

@@ -10,7 +10,6 @@ from urllib.parse import unquote
 from cep.config import ROOT, node, query_of_node
 from orchestrator.state.events import ClusterCommand, Delete, Put
 
-
 _ASSIGNMENTS = node("assignments") + "/"
 
 

@@ -31,6 +31,13 @@ class _Kept(list[mmap.mmap]):
         except (ValueError, IndexError):  # there is none, or another thread has just taken it
             return None
 
+    def fitting(self, size: int) -> mmap.mmap | None:
+        """One of at least so many bytes, and not many more."""
+        try:
+            return self.pop(next(i for i, each in enumerate(self) if size <= len(each) <= 2 * size))
+        except (StopIteration, IndexError):
+            return None
+
 
 _KEPT = _Kept()
 
@@ -63,8 +70,9 @@ def keep_at_least(most: int) -> None:
 
 def let_go() -> None:
     """What is kept goes back to the system."""
-    while (memory := _KEPT.take()) is not None:
-        memory.close()
+    while _KEPT:
+        if (memory := _KEPT.take()) is not None:
+            memory.close()
 
 
 def grow(holder: object, name: str, length: int) -> None:
@@ -89,13 +97,21 @@ def grow(holder: object, name: str, length: int) -> None:
     setattr(holder, name, longer)
 
 
-def empty(length: int, kind: np.dtype, large: int = LARGE) -> np.ndarray:
-    """An array of undefined values; of one of `large` bytes or more the memory may have been another's."""
+def room(size: int) -> np.ndarray:
+    """uint8[size], of undefined values, for something that does not grow; its memory may have been another's."""
+    return _within(_KEPT.fitting(size) or _resized(_mapped(size), size), size, np.dtype(np.uint8))
+
+
+def empty(length: int, kind: np.dtype) -> np.ndarray:
+    """An array of undefined values; of a large one the memory may have been another's."""
     size = length * kind.itemsize
-    if size < large:
+    if size < LARGE:
         return np.empty(length, kind)
-    memory = _KEPT.take() or mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return _within(_resized(memory, size), length, kind)
+    return _within(_resized(_KEPT.take() or _mapped(size), size), length, kind)
+
+
+def _mapped(size: int) -> mmap.mmap:
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def _within(memory: mmap.mmap, length: int, kind: np.dtype) -> np.ndarray:

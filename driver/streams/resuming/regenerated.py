@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from driver.streams.resuming.row_keys import KEY_BYTES, keys_of, salt_of
 
-#: Batches are noted as they are up to so many bytes together, then as the keys of their rows. What makes a commit come soon
-#: (`EARLY_TOLD_BYTES` of instance managers) is less.
+#: Batches are noted as they are up to so many bytes together, then as the keys of their rows. What makes an instance ask for a commit
+#: (`EARLY_TOLD_BYTES` there) is a fifth.
 NOTED_BYTES_MAX = 128 << 20
 #: So many batches are let go of at once. More are with each batch that comes: ten thousand take tens of milliseconds.
 FREED_AT_ONCE = 64
@@ -48,6 +48,7 @@ class RegeneratedRows:
 
     def new_of(self, mark: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """It has come behind that mark: the rows that the program does not have."""
+        del self._freed[-2:]
         if not self.ahead:
             self._note(mark, batch)
             return batch
@@ -70,7 +71,7 @@ class RegeneratedRows:
         for mark in [mark for mark in self._notes if mark < number]:
             self._noted_bytes -= self._note_bytes.pop(mark, 0)
             self._freed += self._notes.pop(mark)
-        del self._freed[-FREED_AT_ONCE:]
+        del self._freed[-max(FREED_AT_ONCE, len(self._freed) // 8) :]
 
     def go_back(self, number: int) -> None:
         """The query goes on from that checkpoint."""
@@ -100,4 +101,3 @@ class RegeneratedRows:
         if is_kept:
             self._noted_bytes += size
             self._note_bytes[mark] = self._note_bytes.get(mark, 0) + size
-        del self._freed[-2:]

@@ -318,6 +318,34 @@ def test_a_sweep_takes_what_was_free(tmp_path: Path) -> None:
     assert 1 + len(log.segments) == len(files(tmp_path)) < there
 
 
+def test_a_log_whose_writer_lets_go_of_a_segment_while_it_is_sealed_is_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = ring(tmp_path).log(KEY, 0, {"publisher": "p"})
+    large(log, 0, 20)
+    there = rings(tmp_path)
+    (name,) = there.logs("r", KEY)
+    opened, first = Segment.open, log.segments[0].path
+
+    def late(path: Path) -> Segment:
+        if path == first and len(log.segments) > 3:
+            log.release(10)
+        return opened(path)
+
+    monkeypatch.setattr(Segment, "open", staticmethod(late))
+    assert there.document("r", name) == {"publisher": "p"}
+    found = [element.number for element in there.sealed("r", name).elements() if not element.is_note]
+    assert found == list(range(log.segments[0].first, 20)) and log.segments[0].first > 0
+    with pytest.raises(Sealed):
+        log.append(20, b"head", LARGE)
+
+
+def test_what_comes_free_when_the_ring_is_closed_goes(tmp_path: Path) -> None:
+    log = ring(tmp_path).log(KEY, 0, {})
+    large(log, 0, 20)
+    log.ring.close()
+    log.release(19)
+    assert len(files(tmp_path)) == 1 + len(log.segments)
+
+
 SWAPPER = """
 import sys
 from pathlib import Path

@@ -138,6 +138,33 @@ def test_nor_is_that_of_a_sealed_one(tmp_path: Path) -> None:
     assert not first.retire(tmp_path / "free")
 
 
+def test_a_child_that_is_forked_meanwhile_keeps_nobody_from_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, flock, children = made(tmp_path), fcntl.flock, list[int]()
+
+    def forking(handle: int, how: int) -> None:
+        flock(handle, how)
+        if how & fcntl.LOCK_EX:
+            children.append(_forked())
+
+    monkeypatch.setattr(segments.fcntl, "flock", forking)
+    try:
+        assert first.retire(tmp_path / "free")
+        first.begin_anew(tmp_path / "log-00000002", 0, {})
+        assert found(Segment.open(tmp_path / "log-00000002")) == [] and children
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def _forked() -> int:
+    """A child that does nothing, with all that we have open."""
+    if child := os.fork():
+        return child
+    while True:
+        signal.pause()
+
+
 def test_one_that_is_retired_between_its_name_and_the_look_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, flock = made(tmp_path), fcntl.flock
 

@@ -107,6 +107,24 @@ def test_an_instance_that_moves_unhurried_goes_behind_a_commit(subquery: str) ->
     assert [value.get("relieves") for value in cluster.assignments().values()].count(True) == 4, "it works on meanwhile"
 
 
+def test_what_a_user_asks_for_comes_before_what_the_balancing_wants() -> None:
+    cluster = running("at-once")
+    there = other(cluster)
+    cluster.do(MoveInstance("per-ip", "SQ2", 0, there, unhurried=True))
+    cluster.do(MoveInstance("per-ip", "SQ2", 0, there))
+    record = cluster.state.queries["per-ip"]
+    assert (record.state, record.change, place(cluster, "SQ2", 0)) == ("recovering", None, there)
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    cluster.stores()
+    assert cluster.state_of() == "running" and not cluster.state.queries["per-ip"].refused
+    cluster.do(MoveInstance("per-ip", "SQ2", 0, other(cluster), unhurried=True))
+    cluster.do(ScaleSubquery("per-ip", "SQ2", 3))
+    cluster.stores()  # what was asked for the move
+    cluster.stores()
+    assert sizes(cluster)["SQ2"] == 3
+
+
 def test_where_it_should_go_may_be_gone_by_then() -> None:
     cluster = running()
     there = other(cluster)

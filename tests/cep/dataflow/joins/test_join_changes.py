@@ -16,7 +16,7 @@ from cep.dataflow.operators.operator import KeepsBlocks
 from cep.elements import MAX_TIME, Batch, State
 from cep.kernels.tables.changes import BlockSizes, block_sizes
 from instance_manager.recovery.increments import PieceKey, completed, inherited, needs_document
-from instance_manager.recovery.pieces import Taken, TakenPart, bytes_of, states_in, states_made
+from instance_manager.recovery.pieces import TakenPart, TakenState, bytes_of, states_in, states_made
 from instance_manager.recovery.scaled import parts_in
 from tests.cep.dataflow.joins.test_interval_join import joined
 from tests.support.joining import batch_of, made, sides
@@ -62,7 +62,7 @@ class Joining:
         parts = self.operator.changes(self.number)
         oldest = min((part.blocks.oldest for part in parts if part.blocks is not None), default=self.number)
         self.there = {number: key for number, key in self.there.items() if number >= oldest}
-        taken: list[Taken] = [*(TakenPart("j", part) for part in parts), needs_document(self.there)]
+        taken: list[TakenState] = [*(TakenPart("j", part) for part in parts), needs_document(self.there)]
         key = f"piece {self.number}", self.number
         self.files[key] = b"".join(bytes_of(states_made(taken)))
         return key

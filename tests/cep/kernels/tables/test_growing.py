@@ -108,3 +108,16 @@ def test_an_array_in_memory_of_another_kind_is_copied() -> None:
     holder.array = np.frombuffer(np.arange(4).tobytes(), np.int64)
     grow(holder, "array", 8)
     assert len(holder.array) == 8 and holder.array[:4].tolist() == [0, 1, 2, 3]
+
+
+def test_room_is_of_memory_that_fits_and_not_of_much_more() -> None:
+    keep(64 << 20)
+    try:
+        growing.room(40 << 20)[:] = 1
+        small = growing.room(1 << 20)
+        assert len(growing._KEPT) == 1, "what is held for long would hold all of the large one"
+        again = growing.room(30 << 20)
+        assert not growing._KEPT and again[0] == 1 and len(small) == 1 << 20
+    finally:
+        keep(0)
+        let_go()

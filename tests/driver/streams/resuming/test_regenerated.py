@@ -59,6 +59,20 @@ def test_rows_that_do_not_come_again_are_missed_when_nothing_so_old_can_come() -
     assert told.missing(100) == 2
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+def test_what_is_committed_does_not_stay_for_long(ahead: bool) -> None:
+    """Though a row that should come again never does, as where rows were dropped."""
+    told = RegeneratedRows("s")
+    given(told, 1, -1)
+    if ahead:
+        told.go_back(1)
+    for mark in range(2, 12):
+        for value in range(1000):
+            given(told, mark, value)
+        told.committed(mark)
+    assert len(told._freed) <= 2000
+
+
 @pytest.mark.parametrize("most", [0, 100, regenerated.NOTED_BYTES_MAX], ids=["keys", "some of both", "batches"])
 def test_any_schedule_of_cuts_commits_and_recoveries_gives_each_row_once(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Rows with few different values come through two outlets, in another order in each attempt; some marks are committed."""

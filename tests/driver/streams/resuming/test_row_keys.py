@@ -98,3 +98,11 @@ def test_machine_code_and_its_source_make_the_same() -> None:
 def test_each_half_of_a_key_tells_rows_apart() -> None:
     found = keys(batch_of(pa.int64(), list(range(20_000))))
     assert len({key[:8] for key in found}) == len({key[8:] for key in found}) == 20_000
+
+
+def test_top_bits_of_words_do_not_cancel_each_other() -> None:
+    first, second = bytearray(16), bytearray(16)
+    for at in (7, 11, 15):
+        second[at] = 128
+    one, other = keys(batch_of(pa.binary(), [bytes(first), bytes(second)]))
+    assert one[:8] != other[:8] and one[8:] != other[8:]
