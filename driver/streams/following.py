@@ -152,6 +152,7 @@ class Following:
         except BaseException:
             for publisher in publishers:
                 publisher.go_on()
+            self.core.after = ""  # what it did not hear of meanwhile is told again
             raise
 
     def _closed(self, publishers: Iterable[Publisher]) -> list[dict[str, Any]]:
@@ -231,12 +232,11 @@ class Following:
         with ExitStack() as held:
             taken: list[tuple[Publisher, list[StreamReader]]] = []
             for publisher, readers in news.items():
-                # one that closes asks its readers by itself, and waits for us when it has
-                waits = publisher.busy or publisher.core.closing
-                if not waits and publisher.sending.acquire(timeout=BUSY_S if not taken else 0.0):
+                closes = publisher.core.closing  # then it may be waiting for us already, and asks its readers by itself
+                if not publisher.busy and publisher.sending.acquire(timeout=0.0 if taken or closes else BUSY_S):
                     held.callback(publisher.sending.release)
                     taken.append((publisher, publisher.ask(readers)))
-                else:
+                elif not closes:
                     self.core.put_off(publisher, readers)
             for publisher, asked in taken:
                 yield from publisher.opened(asked)
