@@ -130,6 +130,7 @@ class Ring:
         try:
             return segment.begin_anew(self.path / name, first, document)
         except OSError:  # a new one may be had, or tells why not
+            segment.remove()
             return None
 
     def _made(self, name: str, size: int, first: int, document: Mapping[str, Any]) -> Segment:

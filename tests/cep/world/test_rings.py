@@ -300,6 +300,20 @@ def test_what_is_free_makes_room_for_what_is_larger(tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 1 + len(log.segments), "else there would be more than the ring may have"
 
 
+def test_memory_that_cannot_be_begun_anew_is_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = ring(tmp_path).log(KEY, 0, {})
+    large(log, 0, 40)
+    log.release(39)
+    there = len(list((tmp_path / "r").glob(".free-*")))
+
+    def refused(*given: object) -> Segment:
+        raise OSError("no")
+
+    monkeypatch.setattr(Segment, "begin_anew", refused)
+    large(log, 40, 48)
+    assert numbers(tmp_path)[-1] == 47 and len(list((tmp_path / "r").glob(".free-*"))) < there
+
+
 def test_what_is_free_goes_with_the_ring(tmp_path: Path) -> None:
     log = ring(tmp_path).log(KEY, 0, {})
     large(log, 0, 20)
