@@ -323,12 +323,12 @@ def _notes(found: list[dict[str, Any]]) -> list[str]:
 
 def _unused(query: dict[str, Any]) -> Iterator[str]:
     """Its late rows and dead letters, where there are any."""
-    name, metrics = query["name"], [place.get("metrics") or {} for place in query["placed"]]
-    if late := sum(each.get("late", 0) for each in metrics):
+    name, unused = query["name"], query.get("unused") or {}
+    if late := unused.get("late", 0):
         yield f"{name}: {counted(late, 'late row')}, further behind than their stream's disorder allows"
-    if odd := sum(each.get("odd_times", 0) for each in metrics):
+    if odd := unused.get("odd_times", 0):
         yield f"{name}: {counted(odd, 'row')} with event times outside the years that their stream allows; {UNIT_HINT}"
-    if dead := sum(each.get("dead", 0) for each in metrics):
+    if dead := unused.get("dead_letters", 0):
         yield f"{name}: {counted(dead, 'dead letter')}; `cep dead-letters {name}` shows the last of them"
 
 

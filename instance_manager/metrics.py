@@ -19,7 +19,7 @@ from cep.dataflow.operators.operator import AggregateOperator
 from cep.dataflow.operators.sequential_aggregate import SequentialAggregate
 from cep.dataflow.outputs.balancer import RouteKey
 from cep.dataflow.outputs.output import EdgeOutput
-from cep.dataflow.reports import notes_of, waits_for, watermark_of
+from cep.dataflow.reports import notes_of, unused_of, waits_for, watermark_of
 from cep.elements import MAX_TIME, MIN_TIME
 from cep.kernels.jit import compilations, compiling
 from cep.model.packed import packed
@@ -158,7 +158,7 @@ def _instance(hosted: InstanceHost, share: float, now_us: int) -> dict[str, Any]
     billed, instance = list(step_accounts(hosted)), hosted.instance
     cpu_ns = settle(billed, share)
     query = instance.query
-    letters = instance.dead_letters.take(LETTERS_MAX)
+    letters, unused = instance.dead_letters.take(LETTERS_MAX), unused_of(instance)
     stateful = [node.stateful for node in instance.nodes if node.stateful is not None]
     aggregates = [operator for operator in stateful if isinstance(operator, AggregateOperator)]
     return {
@@ -175,9 +175,7 @@ def _instance(hosted: InstanceHost, share: float, now_us: int) -> dict[str, Any]
         "cpu_ns": cpu_ns,
         "bytes_in": sum(step.account.bytes for step in billed),
         "bytes_out": sum(output.bytes for output in instance.outputs),
-        "late": sum(source.late_rows for source, _ in instance.sources),
-        "odd_times": sum(source.odd_times for source, _ in instance.sources),
-        "before_since": sum(source.before_since for source, _ in instance.sources),
+        **{name: unused[name] for name in ("late", "odd_times", "before_since")},
         "state_bytes": sum(operator.state_bytes for operator in stateful),
         "open_panes_max": max((operator.open_panes_max for operator in aggregates), default=0),
         "incomplete": sum(operator.incomplete for operator in stateful),
@@ -191,7 +189,7 @@ def _instance(hosted: InstanceHost, share: float, now_us: int) -> dict[str, Any]
         "operators": [step.to_json() for step in billed],
         "outputs": [_output(output, query, instance.meter.mark) for output in instance.outputs],
         "dead_letters": {
-            "count": sorted(instance.dead_letters.counts.items()),
+            "count": list(unused["dead_letters"].items()),
             "letters": [letter.to_json() for letter in letters],
         },
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
@@ -142,6 +143,31 @@ class QueryCheckpoints:
 
 
 @dataclass(frozen=True, slots=True)
+class Unused:
+    """What instances have not used of their input.
+
+    Args:
+        late: rows further behind than their stream's disorder allows.
+        odd_times: rows with event times outside the years that their stream allows.
+        before_since: rows before the time from which the query is to answer.
+        dead_letters: operator or source -> records and rows that could not be used.
+    """
+
+    late: int = 0
+    odd_times: int = 0
+    before_since: int = 0
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def together(parts: Iterable[Unused]) -> Unused:
+        found, dead = list(parts), Counter[str]()
+        for each in found:
+            dead.update(each.dead_letters)
+        late, odd_times = sum(each.late for each in found), sum(each.odd_times for each in found)
+        return Unused(late, odd_times, sum(each.before_since for each in found), dict(sorted(dead.items())))
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """What an instance manager says of an instance.
 
@@ -152,6 +178,7 @@ class Status:
         failed_at: subquery and instance of that, if it is another's that it has heard of.
         rows: output stream -> rows that came out.
         operators: of an instance that is over, what its operators and other steps took in, gave out and cost.
+        unused: of one that is over.
         table: the version of the table by which its buckets are where they are.
         step: of a move of an instance of its query, the last that it has done (`Relocation.step`).
         attempt: the attempt of that deployment of which it is.
@@ -165,6 +192,7 @@ class Status:
     cause: str | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
     operators: Sequence[Mapping[str, Any]] = ()
+    unused: Unused = field(default_factory=Unused)
     table: int = 0
     step: int = 0
     failed_at: Sequence[Any] = ()
@@ -366,6 +394,7 @@ class QueryRecord:
         readers: (stream, id) of the subscriptions it had when it was over: they are its own, later ones are the next query's.
         rows: output stream -> rows that had come out when it was over.
         operators: subquery -> what its operators and other steps had taken in, given out and cost then, all instances together.
+        unused: what all its instances had not used of their input then.
         lost: stream that it reads from another query -> why that has not ended and will not go on.
         move: of an instance of it, under way.
         moves: how many there have been, those that did not come about too.
@@ -398,6 +427,7 @@ class QueryRecord:
     rows: Mapping[str, int] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
     operators: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    unused: Unused = field(default_factory=Unused)
     move: Relocation | None = None
     moves: int = 0
     refused: str = ""
@@ -432,7 +462,7 @@ class QueryRecord:
         operators = {subquery: list(figures) for subquery, figures in self.operators.items()}
         readers = [list(reader) for reader in self.readers]
         restore = None if self.restore is None else self.restore.to_json()
-        own |= {"cause": cause, "hosts": hosts, "move": move, "readers": readers, "operators": operators}
+        own |= {"cause": cause, "hosts": hosts, "move": move, "readers": readers, "operators": operators, "unused": asdict(self.unused)}
         change = None if self.change is None else self.change.to_json()
         return own | {"restore": restore, "suspect": list(self.suspect), "change": change}
 

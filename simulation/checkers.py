@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -114,26 +114,21 @@ def _key_of(query: Query, name: str) -> tuple[str, ...] | None:
 
 
 class CountsAgree:
-    """Late rows and dead letters are counted exactly, wherever an instance has been (rule 4.9)."""
+    """Late rows and dead letters are counted exactly, whatever was killed, and when (rule 4.9): so says the record of a query that has
+    ended."""
 
     def __init__(self, expected: Answer) -> None:
         self.late, self.dead = sum(map(len, expected.late.values())), expected.dead_counts()
-        self.is_exact = True  # False: what counted is gone
-        self._found: dict[tuple[str, int], tuple[int, Counter[str]]] = {}
+        self._found: tuple[int, Mapping[str, int]] | None = None
 
-    def ended(self, subquery: str, index: int, late: int, dead: Mapping[str, int]) -> None:
-        """The totals of an instance that is over."""
-        self._found[subquery, index] = late, Counter(dead)
-
-    def keep(self, places: Collection[tuple[str, int]]) -> None:
-        """Those are all that there are in the end: of an attempt before others may have ended, and its query was scaled since."""
-        self._found = {place: totals for place, totals in self._found.items() if place in places}
+    def ended(self, late: int, dead: Mapping[str, int]) -> None:
+        """With these totals; not called where what counted may be gone."""
+        self._found = late, dead
 
     def complaints(self) -> Iterator[str]:
-        if not self.is_exact:
+        if self._found is None:
             return
-        late = sum(late for late, _ in self._found.values())
-        dead = sum((dead for _, dead in self._found.values()), Counter[str]())
+        late, dead = self._found
         if late != self.late:
             yield f"late rows: expected {self.late}, counted {late}"
         if dead != self.dead:

@@ -36,7 +36,6 @@ from driver.rest import Unreachable, path
 from driver.streams.following import Following
 from driver.streams.producers import SubscriptionOptions
 from driver.streams.publisher import Publisher
-from instance_manager.hosting import InstanceHost
 from orchestrator.service import NotLeading, Service
 from orchestrator.state.cluster_state import ClusterState
 from simulation.checkers import AnswersAgree, Checker, CountsAgree, Numbers, Promises, QueryOutcome, complaints
@@ -145,7 +144,7 @@ class SimulatedCluster:
         return OrchestratorProcess(*own, SimulatedRings(self.rings.folder, self.network))
 
     def _manager(self, number: int, pid: int) -> InstanceManagerProcess:
-        own = self.schedule, self.network, self.zookeeper, self.config, f"im-{number}", self._over, pid, self.store
+        own = self.schedule, self.network, self.zookeeper, self.config, f"im-{number}", pid, self.store
         paces_ns = SLOW_PACES_NS if self.work.recovers else PACES_NS
         endpoint = endpoint_on(self.at_hosts[number], f"im-{number}") if self.work.evacuations else None
         rings = SimulatedRings(self.rings.folder, self.network)
@@ -182,11 +181,6 @@ class SimulatedCluster:
         for process in self.processes:
             process.close()
 
-    def _over(self, hosted: InstanceHost) -> None:
-        instance = hosted.instance
-        late = sum(source.late_rows for source, _ in instance.sources)
-        self.counts.ended(instance.subquery, instance.index, late, instance.dead_letters.counts)
-
     # What the query's user does
 
     def _main(self) -> None:
@@ -217,8 +211,9 @@ class SimulatedCluster:
             self.outcome.judge(found["state"], found["cause"], hit, self.writer in lost)
         failing = self.outcome.publishing_failed
         self.answers.partial = {stream for stream in self.answers.expected if failing or not self.outcome.is_whole(stream)}
-        self.counts.keep({(each.subquery, each.index) for each in self.current_plan().instances})
-        self.counts.is_exact = found["state"] == "ended" and (self.work.recovers or not (failing or hit))
+        if found["state"] == "ended" and (self.work.recovers or not (failing or hit)):
+            unused = self._asked(lambda state: state.query(QUERY).unused)
+            self.counts.ended(unused.late, unused.dead_letters)
         self.recoveries = found["attempt"]
         self.moved = self._asked(_moves_made)
 

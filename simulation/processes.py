@@ -14,7 +14,7 @@ from cep.world.mailbox import Mailbox
 from cep.world.rings import Rings
 from cep.world.store import Store
 from instance_manager.control.control import Control
-from instance_manager.hosting import InstanceHost, Preparation
+from instance_manager.hosting import Preparation
 from instance_manager.loop import Loop
 from orchestrator.election import Candidate
 from orchestrator.metrics.client import MetricClient
@@ -31,8 +31,6 @@ from simulation.sockets import SimulatedNetwork
 #: How long it takes to write a piece of a checkpoint, in ns.
 WRITING_NS = (50_000, 30 * MS)
 REPORT_TICKS = 5
-
-Over = Callable[[InstanceHost], None]
 
 
 class SimulatedProcess(Protocol):
@@ -112,7 +110,6 @@ class InstanceManagerProcess:
         zookeeper: SimulatedZooKeeper,
         config: ClusterConfig,
         name: str,
-        over: Over,
         pid: int = 1,
         store: Store | None = None,
         paces_ns: Sequence[int] = PACES_NS,
@@ -122,7 +119,7 @@ class InstanceManagerProcess:
         fast_path: bool = False,
     ):
         self.schedule, self.fast_path = schedule, fast_path
-        self.name, self._over, self.zookeeper, self.pid = name, over, zookeeper, pid
+        self.name, self.zookeeper, self.pid = name, zookeeper, pid
         self.clock = ProcessClock(schedule, paces_ns)
         self.loop_task = Task(schedule, self._loop_turn, self.clock)
         self.control_task = Task(schedule, self._control_turn, self.clock)
@@ -182,15 +179,11 @@ class InstanceManagerProcess:
         schedule.at(self.clock.now_ns + schedule.choose.randint(*WRITING_NS), due)
 
     def _tick(self, loop: Loop, at_once: bool) -> None:
-        """As a report to the metric server would: at the end of an instance it has the totals. Where there is a fast path it is left for
-        one."""
+        """As a report to the metric server would, it leaves a fast path."""
         self._ticks += 1
         if self.fast_path and self._ticks % REPORT_TICKS == 0:
             with loop.settled():
                 pass
-        for hosted in loop.hosted.values() if at_once else ():
-            if hosted.instance.done and hosted.instance.state != "moved":
-                self._over(hosted)
 
     def close(self) -> None:
         self.loop_task.end()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cep.dataflow.channel import WatermarkMerge
 from cep.dataflow.instance import SubqueryInstance
 from cep.elements import MAX_TIME, MIN_TIME, describe_time
@@ -17,6 +19,17 @@ def watermark_of(instance: SubqueryInstance) -> int:
 def notes_of(instance: SubqueryInstance) -> list[str]:
     """What is slow in it, and why."""
     return [f"operator {node.operator.name!r}: {note}" for node in instance.nodes for note in getattr(node.operator, "notes", ())]
+
+
+def unused_of(instance: SubqueryInstance) -> dict[str, Any]:
+    """What it has not used of its input (`orchestrator.records.Unused`)."""
+    sources = [source for source, _ in instance.sources]
+    return {
+        "late": sum(source.late_rows for source in sources),
+        "odd_times": sum(source.odd_times for source in sources),
+        "before_since": sum(source.before_since for source in sources),
+        "dead_letters": {each: count for each, count in sorted(instance.dead_letters.counts.items()) if count},
+    }
 
 
 def mark_label(instance: SubqueryInstance) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cep.config import node
+from cep.dataflow.reports import unused_of
 from cep.model.limits import CAUSE_CHARS_MAX
 from cep.service.logs import about
 from cep.world.coordination import Coordination, Create, Operation, Remove, SetData, transactions, write_ephemeral
@@ -102,7 +103,7 @@ def status_of(hosted: InstanceHost) -> dict[str, Any]:
     if instance.state == "failed":
         status["failed_at"] = instance.failed_at
     if instance.done:
-        status["operators"] = [step.to_json() for step in step_accounts(hosted)]
+        status |= {"operators": [step.to_json() for step in step_accounts(hosted)], "unused": unused_of(instance)}
     return status
 
 

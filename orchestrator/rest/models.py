@@ -214,6 +214,15 @@ class Moved(Model):
     refused: str = Field(description="Why the last move did not come about; empty: it did.")
 
 
+class UnusedInput(Model):
+    """What a query has not used of its input, in all."""
+
+    late: int = Field(description="Rows further behind than their stream's disorder allows.")
+    odd_times: int = Field(description="Rows with event times outside the years that their stream allows.")
+    before_since: int = Field(description="Rows before the time from which the query is to answer.")
+    dead_letters: int = Field(description="Records and rows that could not be used.")
+
+
 class QueryDetail(QuerySummary):
     """A query with its plan, its instances and where its outputs come from."""
 
@@ -230,6 +239,9 @@ class QueryDetail(QuerySummary):
     reads: list[StreamRead] = []
     operators: dict[str, list[dict[str, Any]]] = Field(
         {}, description="Of a query that is over: subquery → what each operator and other step took in, gave out and cost, in all."
+    )
+    unused: UnusedInput | None = Field(
+        None, description="Exact of a query that is over, else as last reported; null: it was not asked for."
     )
 
 

@@ -225,8 +225,12 @@ async def delete_query(name: str, api: InjectedApi, wait: Wait = False, timeout:
 @router.get("/queries/{name}/dead-letters", response_model=models.DeadLetterReport)
 async def dead_letters(name: str, api: InjectedApi) -> Any:
     """Bad input and failed functions: exact counts, and the last 10,000."""
-    await api.ask(lambda state: state.query(name) and None)
-    return await api.figures(get="dead_letters", query=name)
+    record = await api.ask(lambda state: state.query(name))
+    found = await api.figures(get="dead_letters", query=name)
+    if is_over(record.state):  # the metric server, or what would have told it, may have died with the query's last second
+        counts = dict(record.unused.dead_letters)
+        found |= {"counts": counts, "total": sum(counts.values())}
+    return found
 
 
 @router.post("/queries/{name}/flame", response_model=models.Flames)
@@ -318,6 +322,10 @@ def _plan(name: str) -> Callable[[ClusterState], physical.PhysicalPlan]:
     return lambda state: state.plans[state.query(name).name]
 
 
+_UNUSED = {"late": "late", "odd_times": "odd_times", "before_since": "before_since", "dead_letters": "dead"}
+"""Of `UnusedInput` -> what an instance reports."""
+
+
 async def _with_figures(api: Api, detail: dict[str, Any]) -> dict[str, Any]:
     """Adds what the metric server knows of each instance; without it the query is still told."""
     try:
@@ -328,4 +336,7 @@ async def _with_figures(api: Api, detail: dict[str, Any]) -> dict[str, Any]:
     for placed in detail["placed"]:
         figures = by_instance.get((placed["subquery"], placed["instance"]))
         placed |= {"waits_for": figures and figures.get("waits_for"), "metrics": figures}
+    if detail["unused"] is None:
+        reported = by_instance.values()
+        detail["unused"] = {total: sum(each.get(name, 0) for each in reported) for total, name in _UNUSED.items()}
     return detail

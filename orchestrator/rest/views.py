@@ -74,11 +74,17 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
         "placed": [_placed(state, record, instance) for instance in plan.instances],
         "outputs": outputs(plan, record),
         "operators": operators(state, record) if is_over(record.state) else {},
+        "unused": _unused(record) if is_over(record.state) else None,
         "schemas": output_schemas(plan),
         "tables": [_table(state, record, head) for head in state.tables.get(record.name, ())],
         "moved": _moved(record),
         "reads": [_read(state, record, stream, feed) for stream, feed in plan.feeds.items()],
     }
+
+
+def _unused(record: QueryRecord) -> dict[str, int]:
+    """Of a query that is over: that of others is measured."""
+    return asdict(record.unused) | {"dead_letters": sum(record.unused.dead_letters.values())}
 
 
 def _recovery(state: ClusterState, record: QueryRecord) -> dict[str, Any] | None:

@@ -343,7 +343,8 @@ class Deployments:
             self.model.is_hosted_no_more(record.name)
             readers = tuple((s.stream, s.id) for s in self.model.subscriptions_of(record))
             rows, operators = query_status.rows_out(self.model, record), query_status.operators(self.model, record)
-            entered = replace(entered, readers=readers, rows=rows, operators=operators)
+            unused = query_status.unused(self.model, record)
+            entered = replace(entered, readers=readers, rows=rows, operators=operators, unused=unused)
             self.release_at[record.name] = now.steady + self._keep_s(entered)
         self.model.queries[record.name] = entered
 

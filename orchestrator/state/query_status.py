@@ -9,7 +9,7 @@ from typing import Any
 from cep.model.limits import STRIKES_MAX
 from cep.plan.checkpoints import recovers
 from cep.plan.physical import Instance
-from orchestrator.records import FailureCause, Now, QueryRecord, added_up
+from orchestrator.records import FailureCause, Now, QueryRecord, Unused, added_up
 from orchestrator.state import evacuations, moves, recovery
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.life_cycle import LIFE_CYCLE, is_over, signals
@@ -72,6 +72,14 @@ def rows_out(model: ClusterModel, record: QueryRecord) -> dict[str, int]:
     for status in statuses:
         counts.update(status.rows if status is not None else {})
     return {stream: counts[stream] for stream in sorted(model.outputs_of(record.name))}
+
+
+def unused(model: ClusterModel, record: QueryRecord) -> Unused:
+    """What it has not used of its input, as far as instances that are over said."""
+    if is_over(record.state):
+        return record.unused
+    statuses = (model.status(record, instance) for instance in model.plans[record.name].instances)
+    return Unused.together(status.unused for status in statuses if status is not None)
 
 
 def operators(model: ClusterModel, record: QueryRecord) -> dict[str, list[dict[str, Any]]]:

@@ -8,7 +8,6 @@ in one process, where it can be debugged.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ import pytest
 from cep.elements import EVENT_TIME_MAX
 from cep.model.query import Query
 from cep.model.streams import Stream
-from driver import LocalCluster, Publisher, Running
+from driver import LocalCluster, Publisher
 from tests.reference import Answer, Partition, assert_same_answer, blocks
 from tests.reference.engine import TimedRow
 from tests.strategies.seeded import published, published_cases, read, read_cases
@@ -84,8 +83,9 @@ def answering(cluster: LocalCluster, query: Query, expected: Answer) -> Iterator
         shown = {name: [(min(time, EVENT_TIME_MAX), values) for time, values in each] for name, each in wanted.items()}
         assert_same_answer(shown, {name: list(rows(batches)) for name, batches in found.items()})
         until(lambda: running.status()["state"] == "ended")
-        counts = (sum(map(len, expected.late.values())), expected.dead_counts())
-        until(lambda: counts == (late_rows(running), Counter(running.dead_letters()["counts"])))
+        late, dead = sum(map(len, expected.late.values())), expected.dead_counts()
+        unused = running.status()["unused"]
+        assert (unused["late"], unused["dead_letters"], running.dead_letters()["counts"]) == (late, dead.total(), dict(dead))
     finally:
         running.delete()
 
@@ -95,7 +95,3 @@ def rows(batches: Iterable[Any]) -> Iterator[TimedRow]:
     for batch in batches:
         *columns, times = (values_of_array(column) for column in batch.columns)
         yield from zip((EVENT_TIME_MAX if time is None else time for time in times), zip(*columns, strict=True), strict=True)
-
-
-def late_rows(running: Running) -> int:
-    return sum((placed["metrics"] or {}).get("late", 0) for placed in running.status()["placed"])

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from driver import ClusterError, LocalCluster, Publisher, QueryFailed, QueryStopped, Running, Subscription
+from driver import ClusterError, LocalCluster, Publisher, Query, QueryFailed, QueryStopped, Running, Subscription, col, stream
 from tests.support.one_cluster import ONE_CLUSTERS
 from tests.support.paths import ROOT
 from tests.support.visits import answers, answers_of, copies, expected, rows, windows
@@ -147,6 +147,28 @@ def test_the_metric_server_is_killed(cluster: LocalCluster) -> None:
     kill(cluster, "metric-server")
     until(lambda: any(placed.get("metrics") for placed in running.status()["placed"]))
     running.stop()
+
+
+def test_what_a_query_that_has_ended_did_not_use_is_known_without_the_metric_server(cluster: LocalCluster) -> None:
+    """It is stopped before it hears of the rows, and killed when the query has ended."""
+    source = stream("m2.in", n=int, ts="timestamp[ms]", event_time="ts", disorder="2s")
+    running = cluster.deploy(Query("m2").source(source).map("m", tenth=10 // col("n")).output("m2.out"))
+    os.kill(pid(cluster, "metric-server"), signal.SIGSTOP)
+    with cluster.publisher("m2.in") as out:
+        out.send([{"n": n, "ts": ts} for n, ts in ((1, 0), (0, 5000), (2, 9000), (3, 1), (4, 2))])
+    until(lambda: running.cluster.rest.get("/queries/m2?figures=false")["state"] == "ended")
+    kill(cluster, "metric-server")
+    assert running.status()["unused"] == {"late": 2, "odd_times": 0, "before_since": 0, "dead_letters": 1}
+    found = until(lambda: answered(running.dead_letters))
+    assert (found["counts"], found["total"]) == ({"m": 1}, 1)
+
+
+def answered(ask: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """None: it is not there yet."""
+    try:
+        return ask()
+    except ClusterError:
+        return None
 
 
 CLIENT = """

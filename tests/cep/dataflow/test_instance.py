@@ -1,6 +1,6 @@
 """One subquery instance between its inputs and outputs: pulled, resumable, never refusing, grammatical (rules 4.8, 4.12, 7.2).
 
-Tests `instance.py`, `intake.py`, `nodes.py`, `outputs/outputs.py`.
+Tests `instance.py`, `intake.py`, `nodes.py`, `reports.py`, `outputs/outputs.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cep.dataflow.operators.operator import StatelessOperator
 from cep.dataflow.outputs.balancer import Broadcast
 from cep.dataflow.outputs.output import EdgeOutput
 from cep.dataflow.outputs.outputs import LINGER_NS
-from cep.dataflow.reports import waits_for, watermark_of
+from cep.dataflow.reports import unused_of, waits_for, watermark_of
 from cep.dataflow.sources.scripted import PAUSE, ListSource
 from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Grammar, Idle, Stop, Watermark
 from cep.kernels.columns import Column
@@ -239,6 +239,15 @@ def test_what_has_ended_does_nothing_more() -> None:
         assert not bench.step()
     assert bench.take() == ["End"]
     assert waits_for(bench.instance, 0) == "nothing: it has ended"
+
+
+def test_what_it_has_not_used_is_counted_by_operator() -> None:
+    bench = Bench(Pass(), inputs=1)
+    for operator, count in (("second", 2), ("none", 0), ("first", 1)):
+        bench.instance.dead_letters.count_only(operator, count)
+    found = unused_of(bench.instance)
+    assert found == {"late": 0, "odd_times": 0, "before_since": 0, "dead_letters": {"first": 1, "second": 2}}
+    assert list(found["dead_letters"]) == ["first", "second"]
 
 
 # --- credit ----------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from cep.model.streams import Stream, from_json, to_json
 from cep.model.topology import Topology
 from cep.plan.physical import PhysicalPlan
 from cep.plan.planner import plan
-from orchestrator.records import InstanceManager, Now, PublisherRecord, Status, SubscriptionRecord
+from orchestrator.records import InstanceManager, Now, PublisherRecord, QueryRecord, Status, SubscriptionRecord, Unused
 from orchestrator.rest.models import QUERY_EXAMPLE, STREAM_EXAMPLE
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import (
@@ -223,6 +223,17 @@ class TestDeploy:
         record = cluster.nodes[node("queries", "per-ip")]
         assert (record["state"], record["rows"]) == ("ended", {"per_ip": 10})  # two instances feed it
         assert cluster.desired() == {"run"}
+
+    def test_its_record_says_what_it_has_not_used(self) -> None:
+        """Whatever becomes of the metric server, and of an instance manager afterwards."""
+        cluster = Cluster().running()
+        for number, instance in enumerate(cluster.state.plans["per-ip"].instances):
+            status = {"epoch": 1, "state": "ended", "unused": {"late": number, "dead_letters": {"page_views": 2, f"SQ{number}": 1}}}
+            key = instance_node("per-ip", instance.subquery, instance.index)
+            cluster.do(StatusesSeen(instance.im, {key: Status.from_json(status)}))
+        cluster.see(im_0=None)
+        dead = {"SQ0": 1, "SQ1": 1, "SQ2": 1, "SQ3": 1, "page_views": 8}
+        assert QueryRecord.from_json(cluster.nodes[node("queries", "per-ip")]).unused == Unused(6, 0, 0, dead)
 
     def test_conflicts_change_nothing(self) -> None:
         cluster = Cluster().running()

@@ -104,5 +104,5 @@ def test_documents() -> None:
 
 
 def test_status_says_so() -> None:
-    found = [{"name": "q", "placed": [{"metrics": {"odd_times": 2, "dead": 2}}, {"metrics": {"odd_times": 1, "dead": 1}}, {}]}]
+    found = [{"name": "q", "placed": [], "unused": {"late": 0, "odd_times": 3, "before_since": 0, "dead_letters": 3}}]
     assert any("q: 3 rows with event times outside the years that their stream allows" in note for note in _notes(found))
