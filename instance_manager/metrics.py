@@ -166,6 +166,7 @@ def _instance(hosted: InstanceHost, share: float, now_us: int) -> dict[str, Any]
         "subquery": instance.subquery,
         "instance": instance.index,
         "epoch": hosted.epoch,
+        "attempt": hosted.attempt,
         "state": instance.state,
         "watermark": None if instance.done or (watermark := watermark_of(instance)) in (MIN_TIME, MAX_TIME) else watermark,
         "waits_for": waits_for(instance, now_us),

@@ -348,13 +348,14 @@ class Evacuation:
 
 @dataclass(frozen=True, slots=True)
 class PendingChange:
-    """What a query is to become behind a commit: `subquery` has so many `instances`, or its instance `index` is on `im`, or it is the query
-    of `document`.
+    """What a query is to become behind a commit: `subquery` has so many `instances`, or its instance `index` is on `im`, or its buckets are
+    where `table` says, or it is the query of `document`.
 
     Args:
         behind: the checkpoint that had been asked for when it was asked for; a later one has to be committed.
         pauses: nothing more comes out behind that, for another query could not make it again.
         fresh: operators that cannot keep their state begin with none.
+        unasked: the balancing wants it; it gives way to what a user asks for.
     """
 
     behind: tuple[int, int, int]
@@ -365,11 +366,15 @@ class PendingChange:
     fresh: bool = False
     index: int = 0
     im: str = ""
+    table: tuple[int, ...] = ()
+    unasked: bool = False
 
     @property
     def described(self) -> str:
         if self.im:
             return f"{self.subquery}/{self.index} goes on on {self.im} when a checkpoint is committed"
+        if self.table:
+            return f"buckets of {self.subquery} go elsewhere when a checkpoint is committed"
         what = "another query" if self.document is not None else f"one of {self.instances} instances of {self.subquery}"
         return f"it becomes {what} when a checkpoint is committed"
 

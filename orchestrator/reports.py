@@ -20,7 +20,7 @@ _FIGURES = frozenset(
     (
         *("rows_in", "rows_out", "bytes_in", "bytes_out", "queue_bytes", "state_bytes", "late", "odd_times", "before_since"),
         *("dropped_rows", "incomplete", "outside", "dead", "cpu_ns", "moves", "moved_rows", "moved_bytes", "move_ns", "watermark"),
-        "open_panes_max",
+        *("open_panes_max", "attempt"),
     )
 )
 

@@ -62,6 +62,7 @@ BETWEEN_MOVES_NS = (20 * MS, 100 * MS, 400 * MS)
 ALWAYS = (lit(True), lit(1) < lit(2), lit(2) > lit(1))  # what filters ask that keep everything
 BETWEEN_CHANGES_NS = (100 * MS, 400 * MS, 1000 * MS)
 CALM = 0.6  # of the seeds in which hosts are left: nothing else happens
+DEALS = 0.5  # of the seeds in which a query that recovers is moved or changed: buckets of it move, too
 PATIENCE_NS = 300 * S  # of virtual time, in which a seed has to come to its end
 PUBLISHED_GRACE_S = 100.0  # in which a program that was killed has come again, whatever else happens
 DAWDLE_NS = 4 * S
@@ -114,6 +115,7 @@ class SimulatedCluster:
         self.rings.folder.mkdir()
         self.config, self.machine = config_of(work), Topology.one_node([0, 1])
         self.faults = Faults(self, self.drawn)
+        self.deals = work.recovers and random.Random(f"deals {seed}").random() < DEALS
         self.at_hosts = [random.Random(f"host of {number} {seed}").randrange(work.hosts) for number in range(work.instance_managers)]
         self.orchestrators = [self._orchestrator(number) for number in range(work.orchestrators)]
         self.managers = [self._manager(number, 1) for number in range(work.instance_managers)]
@@ -445,18 +447,24 @@ class SimulatedCluster:
         """None where nothing of the query can move."""
         choose, names = self.schedule.choose, heads(plan)
         movable = [each for each in plan.instances if self.work.recovers or why_it_stays(plan, each.subquery) is None]
-        if names and not self.work.recovers and choose.random() < 0.5:
-            head = choose.choice(names)
-            n = plan.subquery(head).parallelism
-            period = [choose.randrange(n) for _ in range(choose.randint(1, 8))]
-            yield "rebalance", {"subquery": head, "table": [period[bucket % len(period)] for bucket in range(plan.buckets)]}
+        if names and (self.deals if self.work.recovers else choose.random() < 0.5):
+            yield "rebalance", self._drawn_table(plan, choose.choice(names))
         elif movable:
             instance = choose.choice(movable)
             yield "move", {"subquery": instance.subquery, "instance": instance.index, "im": choose.choice(self.managers).name}
 
+    def _drawn_table(self, plan: PhysicalPlan, head: str) -> dict[str, Any]:
+        choose, n = self.schedule.choose, plan.subquery(head).parallelism
+        period = [choose.randrange(n) for _ in range(choose.randint(1, 8))]
+        return {"subquery": head, "table": [period[bucket % len(period)] for bucket in range(plan.buckets)]}
+
     def _drawn_change(self, plan: PhysicalPlan) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Another number of instances of a subquery; or another query that answers as this one does."""
+        """Another number of instances of a subquery, or another table of its buckets; or another query that answers as this one does."""
         choose = self.schedule.choose
+        if self.deals and (names := heads(plan)):
+            self.deals = False  # once
+            yield "rebalance", self._drawn_table(plan, choose.choice(names))
+            return
         possible = [(each.name, size) for each in plan.subqueries for size in range(1, 5) if _may_have(plan, each, size)]
         if possible and choose.random() < 0.8:
             subquery, instances = choose.choice(possible)

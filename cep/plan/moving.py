@@ -7,6 +7,9 @@ And which instances can move as a whole.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.sources import source_of
 
@@ -14,6 +17,32 @@ from cep.plan.sources import source_of
 def heads(plan: PhysicalPlan) -> tuple[str, ...]:
     """The subqueries that have a table of buckets."""
     return tuple(s.name for s in plan.subqueries if any(edge.balancer == "route-key" for edge in _inner(plan, s.name)))
+
+
+def planned_table(plan: PhysicalPlan, head: str) -> tuple[int, ...]:
+    """Bucket -> instance of `head`, as the plan has it."""
+    edge = next(edge for edge in plan.edges_into(head) if edge.balancer == "route-key")
+    return edge.table or uniform_table(plan, head)
+
+
+def uniform_table(plan: PhysicalPlan, head: str) -> tuple[int, ...]:
+    """The same as it was at first."""
+    n = plan.subquery(head).parallelism
+    return tuple(bucket * n // plan.buckets for bucket in range(plan.buckets))
+
+
+def with_table(plan: PhysicalPlan, head: str, table: Sequence[int]) -> PhysicalPlan:
+    """The plan with the buckets of `head` where `table` says: for the next attempt of a query that recovers."""
+    routed = {edge.name for edge in plan.edges_into(head) if edge.balancer == "route-key"}
+    return replace(plan, edges=tuple(replace(each, table=tuple(table)) if each.name in routed else each for each in plan.edges))
+
+
+def with_tables_of(plan: PhysicalPlan, other: PhysicalPlan) -> PhysicalPlan:
+    """The plan with the tables of `other` where the same subquery has as many instances."""
+    for head in {edge.target for edge in other.edges if edge.table is not None}:
+        if head in heads(plan) and plan.subquery(head).parallelism == other.subquery(head).parallelism:
+            plan = with_table(plan, head, planned_table(other, head))
+    return plan
 
 
 def moving_together(plan: PhysicalPlan, head: str) -> tuple[str, ...]:

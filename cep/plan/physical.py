@@ -353,8 +353,11 @@ def _checked(plan: PhysicalPlan) -> PhysicalPlan:
         _demand(instance.subquery in names and instance.im in workers, f"{instance} is of no subquery, or on no worker")
     for edge in plan.edges:
         ends = (edge.source in names or edge.is_input) and (edge.target in names or edge.is_output)
-        table = edge.table is None or len(edge.table) == plan.buckets
-        _demand(ends and table and edge.balancer in queries.BALANCERS, f"edge {edge.name} leads from or to nowhere")
+        _demand(ends and edge.balancer in queries.BALANCERS, f"edge {edge.name} leads from or to nowhere")
+        if edge.table is not None:
+            size = plan.subquery(edge.target).parallelism
+            leads = len(edge.table) == plan.buckets and all(0 <= i < size for i in edge.table)
+            _demand(leads, f"edge {edge.name} has a table that leads nowhere")
     for worker in plan.workers:
         checked_endpoint(worker.endpoint)
     _demand(1 <= plan.buckets <= BUCKETS_MAX, f"{plan.buckets} buckets")

@@ -22,6 +22,7 @@ from cep.plan.balancers import connect_subqueries
 from cep.plan.checkpoints import check_recovery
 from cep.plan.expand import shorter
 from cep.plan.feeds import check_declarations
+from cep.plan.moving import with_tables_of
 from cep.plan.parallelize import parallelize
 from cep.plan.physical import Feed, FilesByStream, PhysicalPlan, Worker
 from cep.plan.place import place
@@ -83,7 +84,8 @@ def check_plannable(query: Query, known_streams: Mapping[str, Stream]) -> None:
 
 
 def replanned(plan: PhysicalPlan, parallelism: Mapping[str, int]) -> PhysicalPlan:
-    """The plan, not placed, of the same query, with so many instances of the subqueries that are named; others have as many as in `plan`.
+    """The plan, not placed, of the same query, with so many instances of the subqueries that are named; others have as many as in `plan`,
+    and their buckets where they are.
 
     Raises:
         QueryError: one of them cannot have so many.
@@ -91,7 +93,7 @@ def replanned(plan: PhysicalPlan, parallelism: Mapping[str, int]) -> PhysicalPla
     sizes = {each.name: each.parallelism for each in plan.subqueries} | dict(parallelism)
     options = replace(plan.query.options, parallelism=1, parallelism_of=tuple(sorted(sizes.items())))
     bare = replace(plan, query=replace(plan.query, options=options), subqueries=(), edges=(), instances=())
-    return reduce(lambda so_far, rewrite: rewrite(so_far), _REWRITES, bare)
+    return with_tables_of(reduce(lambda so_far, rewrite: rewrite(so_far), _REWRITES, bare), plan)
 
 
 def rewrites(topology: Topology | Machines) -> tuple[Rewrite, ...]:

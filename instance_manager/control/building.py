@@ -61,8 +61,7 @@ def _restore(hosted: InstanceHost, plan: PhysicalPlan, assignment: Assignment, f
         restore(hosted, found[index], wanted, number, own=keys[index])
         return
     own = list(scaled.of_its_own(before, plan, subquery, index, found))
-    changed = before.subquery(subquery).parallelism != plan.subquery(subquery).parallelism
-    if changed:
+    if scaled.is_dealt_anew(before, plan, subquery):
         restore(hosted, own, wanted, number, scaled.Shared(plan, subquery, index, found))
     else:
         restore(hosted, [*(state for state in found[index] if state.operator), *own], wanted, number, own=keys[index])

@@ -1,4 +1,5 @@
-"""Pieces of a checkpoint for an attempt whose plan has another parallelism: what N instances had, for each of M. Pure.
+"""Pieces of a checkpoint for an attempt whose plan deals buckets otherwise, to more or fewer instances or by another table: what N
+instances had, for each of M. Pure.
 
 Behind an aligned Barrier nothing is under way, so what N had is all there is. State goes to the instance to which the plan sends its
 tuples; what is nobody's (accounts, letters, partial results) of instance j to instance j mod M. A promise of several is the least of
@@ -19,6 +20,7 @@ from cep.dataflow.movement.instance_move import FIGURES, move_document, value_of
 from cep.dataflow.movement.owners import keep_of
 from cep.dataflow.operators.operator import Keep, Part
 from cep.elements import State
+from cep.plan.moving import head_of, planned_table
 from cep.plan.physical import PhysicalPlan
 
 Piece = Sequence[State]
@@ -53,13 +55,23 @@ def parts_in(piece: Piece, operator: str) -> list[Part]:
 
 
 def is_scaled(before: PhysicalPlan, after: PhysicalPlan) -> bool:
-    return [each.parallelism for each in before.subqueries] != [each.parallelism for each in after.subqueries]
+    """Is a subquery dealt anew?"""
+    return any(is_dealt_anew(before, after, each.name) for each in before.subqueries)
+
+
+def is_dealt_anew(before: PhysicalPlan, after: PhysicalPlan, subquery: str) -> bool:
+    """Is what its instances had to be divided among them otherwise?"""
+    return _dealt(before, subquery) != _dealt(after, subquery)
+
+
+def _dealt(plan: PhysicalPlan, subquery: str) -> tuple[int, Sequence[int]]:
+    head = head_of(plan, subquery)
+    return plan.subquery(subquery).parallelism, () if head is None else planned_table(plan, head)
 
 
 def needed(before: PhysicalPlan, after: PhysicalPlan, subquery: str, index: int) -> list[int]:
     """Of which instances an instance needs the pieces."""
-    there = before.subquery(subquery).parallelism
-    return [index] if after.subquery(subquery).parallelism == there else list(range(there))
+    return list(range(before.subquery(subquery).parallelism)) if is_dealt_anew(before, after, subquery) else [index]
 
 
 def of_its_own(before: PhysicalPlan, after: PhysicalPlan, subquery: str, index: int, pieces: Mapping[int, Piece]) -> Iterator[State]:
@@ -71,7 +83,7 @@ def of_its_own(before: PhysicalPlan, after: PhysicalPlan, subquery: str, index: 
     merged = _merged(list(figures.values()), own) if is_changed else figures[index]
     outputs = [replace(each, routes=None) for each in merged.outputs]  # tables of queries that recover are as the plan has them
     inputs = _promises(before, after, subquery, index, figures)
-    yield move_document(FIGURES, replace(merged, inputs=inputs, outputs=outputs).to_json())
+    yield move_document(FIGURES, replace(merged, inputs=inputs, outputs=outputs, buckets=None).to_json())
     if is_changed:
         yield move_document("over", all(_value(piece, "over") for piece in pieces.values()))
         yield move_document("sinks", [])  # none of those that are scaled has any

@@ -1,6 +1,9 @@
 """Live load balancing: what the metric server measured goes into `load.rebalanced`, and what that says is asked of the service.
 
-It is about a time in which the buckets stayed where they are. What rows cost is learnt from all of it, up to the last `LOOKS_KEPT`
+Buckets of a query that recovers are elsewhere from its next attempt on, which is a pause of some tenths of a second, and something is
+made again: so they move for more, and seldom.
+
+A load is about a time in which the buckets stayed where they are. What rows cost is learnt from all of it, up to the last `LOOKS_KEPT`
 looks, for CPU is measured with much noise, and nothing is decided before `LOOKS` intervals; which buckets they are in from its end
 alone, so that a load that shifts is seen soon.
 """
@@ -9,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,33 +24,37 @@ from cep.plan.checkpoints import recovers
 from cep.plan.moving import heads
 from cep.service.logs import about
 from orchestrator.balance.instances import DeployedSubquery, InstanceBalancing
-from orchestrator.balance.load import ROWS_MIN, Load, rebalanced
+from orchestrator.balance.load import ROWS_MIN, START, Load, rebalanced
 from orchestrator.metrics.client import MetricClient
 from orchestrator.service import Service
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import MoveBuckets
 
 INTERVAL_S, LOOKS, LOOKS_KEPT = 2.0, 2, 15
+START_RECOVERING = 1.25  # of the mean, that the busiest instance of a query that recovers has to have
+RESTS = 30  # looks for which the buckets of such a query stay where they have come
 _PATIENCE_S = 10.0
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class PlacedBuckets:
-    """Where buckets lie still."""
+    """Where buckets lie still, in that attempt of their query."""
 
     place: DeployedSubquery
     version: int
     table: tuple[int, ...]
     instances: int  # in each replica
+    attempt: int = 0
+    recovers: bool = False
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What was measured since the query began, while the table had that version: of each instance of all replicas CPU in ns, rows taken
-    and when it said so, and rows sent by bucket."""
+    """What was measured since the query's attempt began, while the table had that version: of each instance of all replicas CPU in ns,
+    rows taken and when it said so, and rows sent by bucket."""
 
-    version: int
+    version: tuple[int, int]  # the attempt's, and the table's in it
     cpu_ns: np.ndarray
     taken: np.ndarray
     reported: np.ndarray
@@ -74,6 +82,7 @@ class Balancing(threading.Thread):
         self.instances = InstanceBalancing(service, metrics)
         self._untried: set[DeployedSubquery] = set()  # whose buckets may yet move
         self._seen: dict[DeployedSubquery, list[Totals]] = {}  # with this version of the table, each with enough rows since the one before
+        self._resting = Counter[DeployedSubquery]()
 
     def run(self) -> None:
         while not self._over.wait(INTERVAL_S):
@@ -95,14 +104,14 @@ class Balancing(threading.Thread):
             return
         tables: list[PlacedBuckets] = self.service.ask(still).result(_PATIENCE_S)
         seen, self._seen = self._seen, {}
+        self._resting = Counter({place: looks - 1 for place, looks in self._resting.items() if looks > 1})
         self._untried = {table.place for table in tables if table.instances > 1}
         for table in tables:
             self._balance(table, seen.get(table.place, []))
         self.instances.look(self._untried)
 
     def _balance(self, table: PlacedBuckets, seen: list[Totals]) -> None:
-        query, _, head = table.place
-        now = totals_of(table, self.metrics.ask(get="load", query=query).get("instances", ()))
+        now = totals_of(table, self.metrics.ask(get="load", query=table.place[0]).get("instances", ()))
         if now is None:
             return
         if not seen or not now.follows(seen[-1]):
@@ -114,13 +123,21 @@ class Balancing(threading.Thread):
         load = now.since(seen[0], seen[-1], table.instances)
         if sum(load.sent) >= ROWS_MIN:
             self._seen[table.place] = [*seen, now][-LOOKS_KEPT:]
-        wanted = rebalanced(load, table.table) if len(seen) >= LOOKS else None
+        start = START_RECOVERING if table.recovers else START
+        may = len(seen) >= LOOKS and table.place not in self._resting
+        wanted = rebalanced(load, table.table, start) if may else None
         if wanted is None and (len(seen) >= LOOKS or sum(load.sent) < ROWS_MIN):
             self._untried.discard(table.place)
         if wanted is not None:
-            self.service.do(MoveBuckets(query, head, wanted)).result(_PATIENCE_S)
-            moved = sum(a != b for a, b in zip(wanted, table.table, strict=True))
-            _LOG.warning("query %r: %d buckets of %s move, table version %d", query, moved, head, table.version + 1, extra=about(query))
+            self._move(table, wanted)
+
+    def _move(self, table: PlacedBuckets, wanted: tuple[int, ...]) -> None:
+        query, _, head = table.place
+        if table.recovers:
+            self._resting[table.place] = RESTS
+        self.service.do(MoveBuckets(query, head, wanted, unasked=True)).result(_PATIENCE_S)
+        moved = sum(a != b for a, b in zip(wanted, table.table, strict=True))
+        _LOG.warning("query %r: %d buckets of %s move", query, moved, head, extra=about(query))
 
 
 def still(state: ClusterState) -> list[PlacedBuckets]:
@@ -128,22 +145,22 @@ def still(state: ClusterState) -> list[PlacedBuckets]:
     found = []
     for name, record in state.queries.items():
         plan = state.plans[name]
-        if record.state != "running" or record.move is not None or plan.query.options.rebalance == "off" or recovers(plan):
+        if record.state != "running" or record.move or record.change or plan.query.options.rebalance == "off":
             continue
         for head in heads(plan):
             if not state.is_moving(record, head):
-                present = state.table(name, head)
-                found.append(PlacedBuckets((name, record.epoch, head), present.version, present.table, plan.subquery(head).parallelism))
+                place, present, instances = (name, record.epoch, head), state.table(name, head), plan.subquery(head).parallelism
+                found.append(PlacedBuckets(place, present.version, present.table, instances, record.attempt, recovers(plan)))
     return found
 
 
 def totals_of(table: PlacedBuckets, reports: Iterable[Mapping[str, Any]]) -> Totals | None:
     """None: some instance has not reported."""
     _, epoch, head = table.place
-    now = [report for report in reports if report["epoch"] == epoch]
+    now = [report for report in reports if (report["epoch"], report.get("attempt") or 0) == (epoch, table.attempt)]
     own = sorted((report for report in now if report["subquery"] == head), key=lambda report: report["instance"])
     counts = [report["buckets"][head] for report in now if head in (report["buckets"] or {})]
     if not own or len(own) % table.instances or not counts:
         return None
     cpu, taken, reported = (np.array([report[key] for report in own], float) for key in ("cpu_ns", "rows_in", "reported"))
-    return Totals(table.version, cpu, taken, reported, np.sum(counts, axis=0))
+    return Totals((table.attempt, table.version), cpu, taken, reported, np.sum(counts, axis=0))

@@ -98,7 +98,7 @@ class InstanceBalancing:
         self._resting[where] = RESTS
         self._looks.clear()
         try:
-            self.service.do(MoveInstance(where.query, where.subquery, where.instance, target, unhurried=True)).result(_PATIENCE_S)
+            self.service.do(MoveInstance(where.query, where.subquery, where.instance, target, unasked=True)).result(_PATIENCE_S)
         except CepError as error:  # something else has begun meanwhile
             _LOG.info("no instance moves this time: %s", error)
             return

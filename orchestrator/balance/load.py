@@ -38,14 +38,15 @@ class Load:
     sent: Sequence[int]
 
 
-def rebalanced(load: Load, table: Sequence[int]) -> tuple[int, ...] | None:
-    """A better table, bucket -> instance, or None where the present one is good enough."""
+def rebalanced(load: Load, table: Sequence[int], start: float = START) -> tuple[int, ...] | None:
+    """A better table, bucket -> instance, or None where the present one is good enough: the busiest instance is not `start` over the
+    mean, or would still be nearly as busy."""
     if len(load.cpu) == 1 or max(load.cpu) < BUSY or sum(load.sent) < ROWS_MIN:
         return None
     places, weights = np.array(table), weights_of(load, table)
     loads = np.bincount(places, weights, len(load.cpu))
     before, mean = loads.max(), loads.mean()
-    if before <= START * mean:
+    if before <= start * mean:
         return None
     _level(loads, weights, places, STOP * mean)
     return tuple(places.tolist()) if loads.max() <= (1 - GAIN) * before else None

@@ -180,7 +180,7 @@ class Metrics:
 
 
 def _load(where: ReportedInstance, figures: InstanceReport) -> dict[str, Any]:
-    report = {key: figures.report.get(key) for key in ("epoch", "cpu_ns", "rows_in")}
+    report = {key: figures.report.get(key) for key in ("epoch", "attempt", "cpu_ns", "rows_in")}
     buckets = {head: list(unpacked(counts)) for head, counts in (figures.report.get("buckets") or {}).items()}
     return {**report, "buckets": buckets, **where._asdict(), "reported": figures.at.wall}
 

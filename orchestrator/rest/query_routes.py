@@ -12,6 +12,7 @@ from cep.errors import ClusterError, Conflict, QueryError, QueryFailed
 from cep.model import query as queries
 from cep.model.query import Query as CepQuery
 from cep.plan import physical
+from cep.plan.checkpoints import recovers
 from cep.plan.explain import explain
 from cep.plan.pictures import pictures
 from cep.plan.scaling import why_fixed
@@ -164,9 +165,14 @@ async def stop_query(name: str, api: InjectedApi, drain: bool = False, wait: Wai
 
 @router.post("/queries/{name}/rebalance", response_model=models.QueryDetail)
 async def rebalance(name: str, wanted: models.RebalanceRequest, api: InjectedApi, wait: Wait = False, timeout: Timeout = 600.0) -> Any:
-    """Moves buckets to the instances that the table names, while the query runs; with `wait` the answer comes when they are there."""
+    """Moves buckets to the instances that the table names, while the query runs; with `wait` the answer comes when they are there.
+
+    A query that recovers has them there from its next attempt on, behind a checkpoint that is taken for it.
+    """
     head = await api.ask(lambda state: sole_head(state.plans[state.query(name).name], wanted.subquery))
     await api.do(MoveBuckets(name, head, tuple(wanted.table)))
+    if await api.ask(lambda state: recovers(state.plans[state.query(name).name])):
+        return await _changed(api, name, timeout if wait else None)
     if wait:
         await api.wait(lambda state: _has_moved(state, name, head), timeout)
     return await _detail(api, name)

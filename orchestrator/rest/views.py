@@ -16,6 +16,7 @@ from cep.model.hosts import VERSION, Host
 from cep.model.topology import Topology
 from cep.plan.channels import ChannelId
 from cep.plan.checkpoints import recovers
+from cep.plan.moving import heads, planned_table, uniform_table
 from cep.plan.physical import Edge, Feed, Instance, PhysicalPlan
 from cep.plan.route import Route
 from cep.plan.sources import source_of
@@ -27,7 +28,6 @@ from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.life_cycle import LIFE_CYCLE, READABLE, is_over
 from orchestrator.state.losses import missing
 from orchestrator.state.query_status import operators, rows_out
-from orchestrator.state.tables import planned_table
 
 _PRODUCING = frozenset(("ready", "running", "draining", "recovering"))
 _AT_WORK = frozenset(("running", "draining"))
@@ -76,7 +76,7 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
         "operators": operators(state, record) if is_over(record.state) else {},
         "unused": _unused(record) if is_over(record.state) else None,
         "schemas": output_schemas(plan),
-        "tables": [_table(state, record, head) for head in state.tables.get(record.name, ())],
+        "tables": [_table(state, record, head) for head in _dealt_anew(state, record)],
         "moved": _moved(record),
         "reads": [_read(state, record, stream, feed) for stream, feed in plan.feeds.items()],
     }
@@ -105,10 +105,16 @@ def aged(document: dict[str, Any], wall_s: float) -> dict[str, Any]:
     return document
 
 
+def _dealt_anew(state: ClusterState, record: QueryRecord) -> list[str]:
+    """The subqueries whose buckets have moved."""
+    moved, plan = state.tables.get(record.name, {}), state.plans[record.name]
+    return [head for head in heads(plan) if head in moved or planned_table(plan, head) != uniform_table(plan, head)]
+
+
 def _table(state: ClusterState, record: QueryRecord, head: str) -> dict[str, Any]:
     """Where the buckets of a subquery are."""
     plan, present = state.plans[record.name], state.table(record.name, head)
-    elsewhere = sum(now != planned for now, planned in zip(present.table, planned_table(plan, head), strict=True))
+    elsewhere = sum(now != at_first for now, at_first in zip(present.table, uniform_table(plan, head), strict=True))
     counts = Counter(present.table)
     return {
         "subquery": head,
@@ -329,8 +335,8 @@ def _reader(plan: PhysicalPlan, record: QueryRecord, edge: Edge, instance: Insta
 def moved(tables: list[dict[str, Any]]) -> str:
     """Where buckets are that have moved, a line for each subquery; empty where none have."""
     lines = [
-        f"  {each['subquery']}: {each['elsewhere']:,} of {sum(each['buckets']):,} buckets are elsewhere than planned, by table version "
-        f"{each['version']}; of instances in turn {', '.join(map(str, each['buckets']))}{'; moving now' if each['moving'] else ''}"
+        f"  {each['subquery']}: {each['elsewhere']:,} of {sum(each['buckets']):,} buckets are elsewhere than planned"
+        f"{', by table version ' * bool(each['version'])}{each['version'] or ''}; of instances in turn {', '.join(map(str, each['buckets']))}{'; moving now' if each['moving'] else ''}"
         for each in tables
     ]
     return "\n".join(["", "moved", *lines, ""]) if lines else ""

@@ -18,7 +18,7 @@ from cep.model.hosts import Host, Machines
 from cep.model.query import Query
 from cep.model.streams import Stream
 from cep.model.topology import Topology
-from cep.plan.moving import moving_together
+from cep.plan.moving import moving_together, planned_table
 from cep.plan.physical import Instance, PhysicalPlan, Worker
 from orchestrator.records import (
     BucketTable,
@@ -39,7 +39,6 @@ from orchestrator.state.grouped import GroupedMap
 from orchestrator.state.life_cycle import is_over
 from orchestrator.state.quarantine import Quarantine
 from orchestrator.state.quotas import Quotas
-from orchestrator.state.tables import planned_table
 
 
 class ClusterModel:

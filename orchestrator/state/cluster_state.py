@@ -166,10 +166,10 @@ class ClusterState(ClusterModel):
                 return self._deployments.stop(name, "drain" if drain else "stop", now)
             case ForgetQuery(name):
                 return self._deployments.forget(name, now)
-            case MoveBuckets(name, head, table):
-                return self._deployments.reroute(name, head, table)
-            case MoveInstance(name, subquery, index, im, unhurried):
-                return self._deployments.relocate(name, subquery, index, im, unhurried, now)
+            case MoveBuckets(name, head, table, unasked):
+                return self._deployments.reroute(name, head, table, unasked)
+            case MoveInstance(name, subquery, index, im, unasked):
+                return self._deployments.relocate(name, subquery, index, im, unasked, now)
             case ScaleSubquery(name, subquery, instances):
                 return self._deployments.scale(name, subquery, instances)
             case UpgradeQuery(plan, fresh):

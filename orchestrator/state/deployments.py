@@ -16,6 +16,7 @@ from cep.errors import CepError, Conflict
 from cep.model import query as queries
 from cep.plan import physical
 from cep.plan.checkpoints import recovers, tells_at_once
+from cep.plan.moving import planned_table, with_table
 from cep.plan.physical import PhysicalPlan
 from cep.plan.scaling import scaled
 from cep.plan.upgrading import upgraded
@@ -124,16 +125,16 @@ class Deployments:
         del self.model.blames[name]
         self.desired.delete(node("blames", name))
 
-    def reroute(self, name: str, head: str, table: tuple[int, ...]) -> list[str]:
+    def reroute(self, name: str, head: str, table: tuple[int, ...], unasked: bool) -> list[str]:
         """Raises NotFound, QueryError: this is no table for it, or Conflict: not now."""
         record = self.model.query(name)
         if record.state != "running":
             raise Conflict(f"query {name!r} is {record.state}: buckets move only while it is running")
         if record.move is not None:
             raise Conflict(f"buckets of {head} of query {name!r} cannot move now: {record.move.described}; wait until it is there")
-        if recovers(self.model.plans[name]):
-            raise Conflict(f"buckets of query {name!r} cannot move: it recovers, and its buckets stay where they are; its instances move")
         check_table(self.model.plans[name], head, table)
+        if recovers(self.model.plans[name]):
+            return self._deal_anew(record, head, table, unasked)
         present = self.model.table(name, head)
         if self.model.is_moving(record, head):
             raise Conflict(f"buckets of {head} of query {name!r} are moving, to table version {present.version}; wait until they have")
@@ -141,17 +142,25 @@ class Deployments:
             self.model.tables[name][head] = BucketTable(present.version + 1, table)
         return [name]
 
-    def relocate(self, name: str, subquery: str, index: int, im: str, unhurried: bool, now: Now) -> list[str]:
-        """Raises NotFound, and what `moves.begun` does. A query that recovers goes on from its last checkpoint, with the instance there;
-        `unhurried` from one that is taken for it."""
+    def _deal_anew(self, record: QueryRecord, head: str, table: tuple[int, ...], unasked: bool) -> list[str]:
+        """The next attempt of a query that recovers has that table, behind a commit."""
+        record = record if unasked else _without_unasked(record)
+        self._check_free(record, "rebalanced")
+        if table != planned_table(self.model.plans[record.name], head):
+            self._await_commit(record, PendingChange(self.model.checkpoints[record.name].asked, head, table=table, unasked=unasked))
+        return [record.name]
+
+    def relocate(self, name: str, subquery: str, index: int, im: str, unasked: bool, now: Now) -> list[str]:
+        """Raises NotFound, and what `moves.begun` does. A query that recovers goes on from its last checkpoint, with the instance there; if
+        it is `unasked`, from one that is taken for it."""
         record = self.model.query(name)
         if not recovers(self.model.plans[name]):
             self.model.queries[name] = moves.begun(self.model, record, subquery, index, im)
             return [name]
         self._check_move(record, subquery, index, im)
-        if unhurried:
+        if unasked:
             self._check_free(record, "changed")
-            self._await_commit(record, PendingChange(self.model.checkpoints[name].asked, subquery, index=index, im=im))
+            self._await_commit(record, PendingChange(self.model.checkpoints[name].asked, subquery, index=index, im=im, unasked=True))
         else:
             record = _without_unasked(record)
             self._enter(replace(record, moves=record.moves + 1, refused=""), "recovering", now, {(subquery, index): im})
@@ -208,6 +217,9 @@ class Deployments:
         if change.im:
             self._check_move(record, change.subquery, change.index, change.im)
             return record, None
+        if change.table:
+            check_table(there, change.subquery, change.table)
+            return record, with_table(there, change.subquery, change.table)
         if change.document is None:
             return record, scaled(there, change.subquery, change.instances)
         found = upgraded(there, queries.from_json(change.document), change.fresh)
@@ -400,5 +412,5 @@ class Deployments:
 
 
 def _without_unasked(record: QueryRecord) -> QueryRecord:
-    """A move that the balancing wants gives way to what a user asks for."""
-    return replace(record, change=None) if record.change is not None and record.change.im else record
+    """What the balancing wants gives way to what a user asks for."""
+    return replace(record, change=None) if record.change is not None and record.change.unasked else record

@@ -60,23 +60,24 @@ class ForgetQuery:
 
 @dataclass(frozen=True, slots=True)
 class MoveBuckets:
-    """The buckets of a subquery are to be where `table` says."""
+    """The buckets of a subquery are to be where `table` says. `unasked`: no user has asked for it."""
 
     query: str
     subquery: str
     table: tuple[int, ...]
+    unasked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MoveInstance:
-    """Instance `index` of a subquery is to go on at instance manager `im`. `unhurried`: where its query recovers, behind a checkpoint that
-    is taken for it, so that little is made once more."""
+    """Instance `index` of a subquery is to go on at instance manager `im`. `unasked`: no user has asked for it; where its query recovers it
+    goes behind a checkpoint that is taken for it, so that little is made once more."""
 
     query: str
     subquery: str
     index: int
     im: str
-    unhurried: bool = False
+    unasked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Any
 
 from cep.model import query as queries
 from cep.model.limits import STRIKES_MAX
+from cep.plan.moving import heads, planned_table
 from cep.plan.physical import PhysicalPlan, Worker
 from orchestrator.records import InstanceManager, Now, QueryRecord, death_key
 from orchestrator.state.blame import DEATHS_MAX
@@ -117,8 +118,13 @@ def next_attempt(
 def _how_changed(before: PhysicalPlan, after: PhysicalPlan) -> str:
     if queries.to_json(before.query) != queries.to_json(after.query):
         return "it is upgraded"
-    both = zip(before.subqueries, after.subqueries, strict=True)
-    return ", ".join(f"{a.name} goes from {a.parallelism} to {b.parallelism} instances" for a, b in both if a.parallelism != b.parallelism)
+    both = list(zip(before.subqueries, after.subqueries, strict=True))
+    sizes = [f"{a.name} goes from {a.parallelism} to {b.parallelism} instances" for a, b in both if a.parallelism != b.parallelism]
+    return ", ".join(sizes) or ", ".join(f"buckets of {head} move" for head in heads(after) if _is_dealt_anew(before, after, head))
+
+
+def _is_dealt_anew(before: PhysicalPlan, after: PhysicalPlan, head: str) -> bool:
+    return planned_table(before, head) != planned_table(after, head)
 
 
 def _wish(record: QueryRecord) -> str:

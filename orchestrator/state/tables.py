@@ -1,4 +1,4 @@
-"""Tables of buckets as the orchestrator is asked for them: the plan's, and whether another one makes sense."""
+"""Tables of buckets as the orchestrator is asked for them: does one make sense?"""
 
 from __future__ import annotations
 
@@ -7,13 +7,6 @@ from collections.abc import Sequence
 from cep.errors import QueryError
 from cep.plan.moving import heads
 from cep.plan.physical import PhysicalPlan
-
-
-def planned_table(plan: PhysicalPlan, head: str) -> tuple[int, ...]:
-    """Bucket -> instance, as the plan has it."""
-    edge = next(edge for edge in plan.edges_into(head) if edge.balancer == "route-key")
-    n = plan.subquery(head).parallelism
-    return edge.table or tuple(bucket * n // plan.buckets for bucket in range(plan.buckets))
 
 
 def check_table(plan: PhysicalPlan, head: str, table: Sequence[int]) -> None:

@@ -81,6 +81,41 @@ def test_it_is_scaled_while_rows_come_and_an_instance_manager_dies(cluster: Loca
     assert answers(cluster, f"scaled-{recover}", recover, (2, 3, 1, 2)) == expected
 
 
+def dealt(running: Running, table: list[int]) -> bool:
+    """False: not now, for it recovers just then."""
+    try:
+        running.cluster.rest.post(f"/queries/{running.name}/rebalance?wait=true", {"subquery": "SQ2", "table": table})
+    except Conflict as error:
+        assert "only while it is running" in str(error) or "being changed" in str(error)
+        return False
+    return True
+
+
+@pytest.mark.parametrize("recover", ["on-commit", "at-once"])
+def test_its_buckets_move_while_rows_come_and_an_instance_manager_dies(cluster: LocalCluster, recover: str) -> None:
+    """Each key's groups are at another instance in turn, and answers leave from there."""
+    name = f"dealt-{recover}"
+    read = stream(f"{name}.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s")
+    made = Query(name).source(read).aggregate("w", TIME("2s"), by="key", start=window_start(), n=count(), last=max_("t"))
+    options: dict[str, Any] = {"parallelism": {"SQ1": 1, "SQ2": 2}, "pre_aggregation": "off", "checkpoint": "100ms", "recover": recover}
+    running = cluster.deploy(made.output(f"{name}.out").options(**options), start=False)
+    found = running.subscribe(f"{name}.out")
+    running.start()
+    with cluster.publisher(f"{name}.in") as out:
+        for batch in range(BATCHES):
+            out.send([{"t": i * 10, "key": i % 97} for i in range(batch * ROWS, (batch + 1) * ROWS)])
+            if batch % 15 == 10:
+                table = [(bucket + batch) // 5 % 2 for bucket in range(4096)]
+                until(lambda table=table: dealt(running, table))
+                (shown,) = running.status()["tables"]
+                assert shown["subquery"] == "SQ2" and shown["elsewhere"] > 1000 and not shown["moving"]
+                if batch == 25:
+                    kill(cluster, running.status()["placed"][1]["im"])
+    rows = Counter((row["start"], row["key"], row["n"]) for each in found for row in each.to_pylist())
+    assert sum(n * times for (_, _, n), times in rows.items()) == BATCHES * ROWS and set(rows.values()) == {1}
+    assert len(rows) == BATCHES * ROWS // 200 * 97 and running.status()["recovery"]["attempts"] >= 4
+
+
 HEAVY = 1_000  # what a row weighs behind the upgrade
 
 

@@ -17,6 +17,7 @@ from cep.dataflow.movement.figures import Figures, LetterFigures, NodeFigures, O
 from cep.dataflow.movement.instance_move import FIGURES, move_document, value_of
 from cep.elements import State
 from cep.kernels.columns import columns_from_arrow
+from cep.plan.moving import with_table
 from cep.plan.needed import restrict
 from cep.plan.physical import PhysicalPlan
 from cep.plan.scaling import scaled
@@ -122,6 +123,25 @@ def test_each_row_of_state_is_kept_by_one_of_them(instances: int) -> None:
             mine = np.flatnonzero(shared.keep("first")(0, columns))
             kept.update((each["key"], each["ip"]) for each in part.batch.take(mine).to_pylist())
     assert kept == Counter(keys)
+
+
+def test_by_another_table_each_row_goes_where_its_bucket_is_and_the_rest_stays() -> None:
+    """SQ2 has as many instances as before; the first has all buckets now."""
+    before = plan_of(THERE)
+    after = with_table(before, "SQ2", [0] * before.buckets)
+    assert is_scaled(before, after) and needed(before, after, "SQ2", 1) == [0, 1, 2] and needed(before, after, "SQ3", 0) == [0]
+    rows = pa.record_batch({"key": list(range(60)), "ip": [f"10.0.0.{i}" for i in range(60)]})
+    own = {j: [State("first", "groups", 0, rows.slice(j * 20, 20))] for j in range(THERE)}
+    schema, kept = restrict(Layout(before).columns("s"), ("key", "ip")), []
+    for index in range(THERE):
+        shared = Shared(after, "SQ2", index, own)
+        kept.append(sum(int(shared.keep("first")(0, columns_from_arrow(part.batch, schema)).sum()) for part in shared.parts("first")))
+    assert kept == [60, 0, 0]
+    for index in range(THERE):
+        found = told(before, after, "SQ2", index, pieces((False, True, False)))
+        figures_ = Figures.from_json(found[FIGURES])
+        assert figures_.account.rows == 10**index and found["over"] == (index == 1), "what is nobody's stays where it is"
+        assert [*figures_.inputs[0]] == [promise(0), promise(1)] and figures_.buckets is None
 
 
 def test_partial_results_of_an_instance_go_to_one() -> None:

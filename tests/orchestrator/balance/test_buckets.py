@@ -9,13 +9,15 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from orchestrator.balance.buckets import LOOKS, Balancing, PlacedBuckets, Totals, still, totals_of
+from orchestrator.balance.buckets import LOOKS, RESTS, Balancing, PlacedBuckets, Totals, still, totals_of
 from orchestrator.balance.instances import InstanceBalancing
 from orchestrator.balance.load import Load
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import Event, MoveBuckets
 from tests.orchestrator.balance.test_instance_load import NoLoad
+from tests.orchestrator.state import test_scaling
 from tests.orchestrator.state.test_cluster_state import Cluster
+from tests.orchestrator.state.test_recovery import WithoutDisk
 from tests.orchestrator.state.test_tables import SWAPPED, tell
 
 
@@ -51,28 +53,28 @@ def test_nobody_is_judged_by_what_another_deployment_did_or_before_all_have_repo
 
 
 def test_what_moves_is_not_looked_at(cluster: Cluster) -> None:
-    assert [(each.place[2], each.version) for each in still(cluster.state)] == [("SQ2", 0)]
+    assert [(each.place[2], each.version, each.attempt) for each in still(cluster.state)] == [("SQ2", 0, 0)]
     cluster.do(MoveBuckets("per-ip", "SQ2", SWAPPED))
     assert still(cluster.state) == []
     tell(cluster, 1, 0, 1)
     assert [(each.version, each.table) for each in still(cluster.state)] == [(1, SWAPPED)]
 
 
-def totals(version: int, instances: int = 2) -> Totals:
+def totals(version: int, instances: int = 2, attempt: int = 0) -> Totals:
     each = np.ones(instances)
-    return Totals(version, each, each, each, each)
+    return Totals((attempt, version), each, each, each, each)
 
 
 def test_load_is_measured_while_the_buckets_stay_and_the_same_instances_report() -> None:
     assert totals(3).follows(totals(3))
-    assert not totals(3).follows(totals(2)) and not totals(2).follows(totals(3))
+    assert not totals(3).follows(totals(2)) and not totals(2).follows(totals(3)) and not totals(3, attempt=1).follows(totals(3))
     assert not totals(3, 4).follows(totals(3)) and not totals(3).follows(totals(3, 4))
 
 
 def test_instances_of_one_number_in_two_replicas_count_as_one() -> None:
-    first = Totals(0, np.array([0, 0, 0, 0.0]), np.array([0, 0, 5, 5.0]), np.array([0.0, 1, 0, 1]), np.array([1, 1]))
-    last = Totals(0, np.array([0, 0, 0, 0.0]), np.array([0, 0, 0, 0.0]), np.array([5.0] * 4), np.array([11, 21]))
-    now = Totals(0, np.array([1e9, 2e9, 4e9, 8e9]), np.array([10, 20, 35, 45.0]), np.array([10.0, 11, 10, 11]), np.array([31, 51]))
+    first = Totals((0, 0), np.array([0, 0, 0, 0.0]), np.array([0, 0, 5, 5.0]), np.array([0.0, 1, 0, 1]), np.array([1, 1]))
+    last = Totals((0, 0), np.array([0, 0, 0, 0.0]), np.array([0, 0, 0, 0.0]), np.array([5.0] * 4), np.array([11, 21]))
+    now = Totals((0, 0), np.array([1e9, 2e9, 4e9, 8e9]), np.array([10, 20, 35, 45.0]), np.array([10.0, 11, 10, 11]), np.array([31, 51]))
     assert now.since(first, last, 2) == Load([0.25, 0.5], [40, 60], [20, 30])
 
 
@@ -140,6 +142,31 @@ def test_buckets_move_once_it_has_been_looked_at_often_enough(cluster: Cluster) 
     seen = balancing._seen
     balancing._look()  # what moves is not looked at
     assert balancing._seen == {} != seen and cluster.state.table("per-ip", "SQ2").version == 1
+
+
+def test_buckets_of_a_query_that_recovers_move_for_more_and_then_rest() -> None:
+    """Their table is that of the plan of its next attempt."""
+
+    def seen(busy: float, looks: int) -> tuple[WithoutDisk, Balancing]:
+        cluster = test_scaling.running()
+        hot = [8000 if bucket in (0, 500) else 0 for bucket in range(4096)]
+        return cluster, looked(cluster, (busy, 1 - busy), [*hot[:-1], int(16_000 * (1 - busy) / busy)], looks)
+
+    cluster, _ = seen(0.55, LOOKS + 2)
+    assert cluster.state.queries["per-ip"].change is None, "a tenth more than the mean is not worth a pause"
+    cluster, balancing = seen(0.9, LOOKS + 1)
+    ((placed, rests),) = balancing._resting.items()
+    change = cluster.state.queries["per-ip"].change
+    assert change is not None and change.unasked and {change.table[0], change.table[500]} == {0, 1} and (placed[2], rests) == ("SQ2", RESTS)
+    assert still(cluster.state) == [], "it is being changed"
+    cluster.stores()
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    assert [(each.attempt, each.table, each.recovers) for each in still(cluster.state)] == [(1, change.table, True)]
+    assert totals_of(still(cluster.state)[0], reports(1.0, (1, 1), [1] * 4096)) is None, "of the attempt before"
+    balancing._resting[placed] = 1
+    balancing._look()
+    assert not balancing._resting
 
 
 def test_a_load_that_is_even_and_a_service_that_does_not_lead_move_nothing(cluster: Cluster) -> None:

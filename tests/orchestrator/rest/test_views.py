@@ -76,6 +76,7 @@ def test_buckets_that_are_elsewhere_are_counted(cluster: Cluster) -> None:
     assert table == {"subquery": "SQ2", "version": 1, "buckets": [1024, 3072], "elsewhere": 1024, "moving": True}
     text = views.moved([table, {**table, "moving": False, "elsewhere": 0}])
     assert "SQ2: 1,024 of 4,096 buckets are elsewhere than planned, by table version 1; of instances in turn 1024, 3072; moving now" in text
+    assert "elsewhere than planned; of instances" in views.moved([table | {"version": 0}]), "of a query that recovers the plan says where"
     assert "SQ2: 0 of 4,096" in text and text.count("moving now") == 1 and views.moved([]) == ""
 
 

@@ -228,7 +228,7 @@ def test_any_instance_of_a_query_that_recovers_may_be_moved_unasked(recover: str
     assert set(_movable(each, set(), cluster.state)) == set(each) and _hosts({}, cluster.state) is not None
     if recover == "off":
         return
-    cluster.do(MoveInstance("per-ip", "SQ2", 0, test_scaling.other(cluster), unhurried=True))
+    cluster.do(MoveInstance("per-ip", "SQ2", 0, test_scaling.other(cluster), unasked=True))
     assert _hosts({}, cluster.state) is None
     cluster.stores()
     assert _hosts({}, cluster.state) is None and not _movable(each, set(), cluster.state)

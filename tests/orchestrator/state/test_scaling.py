@@ -12,10 +12,21 @@ from cep.config import instance_node
 from cep.errors import Conflict, QueryError
 from cep.model import query as queries
 from cep.plan import physical
+from cep.plan.moving import planned_table
 from cep.plan.upgrading import upgraded
 from driver import TIME, Query, col, count, event, row, stream
 from orchestrator.records import QueryRecord, Status, StoredPiece
-from orchestrator.state.events import ManagerDied, ManifestFailed, MoveInstance, ScaleSubquery, StatusesSeen, StopQuery, Tick, UpgradeQuery
+from orchestrator.state.events import (
+    ManagerDied,
+    ManifestFailed,
+    MoveBuckets,
+    MoveInstance,
+    ScaleSubquery,
+    StatusesSeen,
+    StopQuery,
+    Tick,
+    UpgradeQuery,
+)
 from orchestrator.state.life_cycle import STOPPING
 from tests.orchestrator.state.test_cluster_state import IMS, manager
 from tests.orchestrator.state.test_recovery import WithoutDisk
@@ -91,10 +102,10 @@ def other(cluster: WithoutDisk, subquery: str = "SQ2", index: int = 0) -> str:
 
 
 @pytest.mark.parametrize("subquery", ["SQ1", "SQ2", "SQ3"])
-def test_an_instance_that_moves_unhurried_goes_behind_a_commit(subquery: str) -> None:
+def test_an_instance_that_moves_unasked_goes_behind_a_commit(subquery: str) -> None:
     cluster = running("at-once")
     there = other(cluster, subquery)
-    cluster.do(MoveInstance("per-ip", subquery, 0, there, unhurried=True))
+    cluster.do(MoveInstance("per-ip", subquery, 0, there, unasked=True))
     record = cluster.state.queries["per-ip"]
     assert record.state == "running" and place(cluster, subquery, 0) != there
     assert record.change is not None and record.change.described == f"{subquery}/0 goes on on {there} when a checkpoint is committed"
@@ -107,10 +118,49 @@ def test_an_instance_that_moves_unhurried_goes_behind_a_commit(subquery: str) ->
     assert [value.get("relieves") for value in cluster.assignments().values()].count(True) == 4, "it works on meanwhile"
 
 
+def table(cluster: WithoutDisk) -> tuple[int, ...]:
+    return planned_table(cluster.state.plans["per-ip"], "SQ2")
+
+
+DEALT = tuple([1] * 3000 + [0] * 1096)
+
+
+def test_its_buckets_are_elsewhere_behind_a_commit() -> None:
+    cluster = running("at-once")
+    at_first = table(cluster)
+    cluster.do(MoveBuckets("per-ip", "SQ2", DEALT))
+    record = cluster.state.queries["per-ip"]
+    assert record.state == "running" and table(cluster) == at_first
+    assert record.change is not None and record.change.described == "buckets of SQ2 go elsewhere when a checkpoint is committed"
+    assert QueryRecord.from_json(json.loads(json.dumps(record.to_json()))).change == record.change, "the next leader knows of it"
+    with pytest.raises(Conflict, match="cannot be rebalanced now: it is being changed"):
+        cluster.do(MoveBuckets("per-ip", "SQ2", at_first))
+    cluster.stores()
+    record = cluster.state.queries["per-ip"]
+    assert (record.state, record.attempt, record.reason) == ("recovering", 1, "buckets of SQ2 move")
+    assert table(cluster) == DEALT and record.moves == 1
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    cluster.do(MoveBuckets("per-ip", "SQ2", DEALT))
+    assert cluster.state.queries["per-ip"].change is None, "they are there already"
+    cluster.do(ManagerDied(place(cluster, "SQ2", 0), manager(place(cluster, "SQ2", 0)).process))
+    assert table(cluster) == DEALT, "a recovery leaves them there"
+
+
+def test_buckets_that_the_balancing_moves_give_way_to_what_a_user_asks_for() -> None:
+    cluster = running()
+    cluster.do(MoveBuckets("per-ip", "SQ2", DEALT, unasked=True))
+    cluster.do(ScaleSubquery("per-ip", "SQ2", 3))
+    cluster.stores()  # what was asked for the buckets
+    cluster.stores()
+    assert sizes(cluster)["SQ2"] == 3 and cluster.state.queries["per-ip"].attempt == 1
+    assert table(cluster) == tuple(bucket * 3 // 4096 for bucket in range(4096))
+
+
 def test_what_a_user_asks_for_comes_before_what_the_balancing_wants() -> None:
     cluster = running("at-once")
     there = other(cluster)
-    cluster.do(MoveInstance("per-ip", "SQ2", 0, there, unhurried=True))
+    cluster.do(MoveInstance("per-ip", "SQ2", 0, there, unasked=True))
     cluster.do(MoveInstance("per-ip", "SQ2", 0, there))
     record = cluster.state.queries["per-ip"]
     assert (record.state, record.change, place(cluster, "SQ2", 0)) == ("recovering", None, there)
@@ -118,7 +168,7 @@ def test_what_a_user_asks_for_comes_before_what_the_balancing_wants() -> None:
         cluster.all_say(state)
     cluster.stores()
     assert cluster.state_of() == "running" and not cluster.state.queries["per-ip"].refused
-    cluster.do(MoveInstance("per-ip", "SQ2", 0, other(cluster), unhurried=True))
+    cluster.do(MoveInstance("per-ip", "SQ2", 0, other(cluster), unasked=True))
     cluster.do(ScaleSubquery("per-ip", "SQ2", 3))
     cluster.stores()  # what was asked for the move
     cluster.stores()
@@ -129,10 +179,10 @@ def test_where_it_should_go_may_be_gone_by_then() -> None:
     cluster = running()
     there = other(cluster)
     with pytest.raises(Conflict, match=f"SQ2/0 of query 'per-ip' is on '{place(cluster, 'SQ2', 0)}' already"):
-        cluster.do(MoveInstance("per-ip", "SQ2", 0, place(cluster, "SQ2", 0), unhurried=True))
-    cluster.do(MoveInstance("per-ip", "SQ2", 0, there, unhurried=True))
+        cluster.do(MoveInstance("per-ip", "SQ2", 0, place(cluster, "SQ2", 0), unasked=True))
+    cluster.do(MoveInstance("per-ip", "SQ2", 0, there, unasked=True))
     with pytest.raises(Conflict, match="query 'per-ip' cannot be changed now: it is being changed"):
-        cluster.do(MoveInstance("per-ip", "SQ3", 0, other(cluster, "SQ3"), unhurried=True))
+        cluster.do(MoveInstance("per-ip", "SQ3", 0, other(cluster, "SQ3"), unasked=True))
     before = cluster.state.queries["per-ip"].attempt
     cluster.do(ManagerDied(there, manager(there).process))
     assert place(cluster, "SQ2", 0) != there and cluster.state.queries["per-ip"].attempt == before + 1, "the loss comes first"
