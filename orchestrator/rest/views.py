@@ -334,11 +334,12 @@ def _reader(plan: PhysicalPlan, record: QueryRecord, edge: Edge, instance: Insta
 
 def moved(tables: list[dict[str, Any]]) -> str:
     """Where buckets are that have moved, a line for each subquery; empty where none have."""
-    lines = [
-        f"  {each['subquery']}: {each['elsewhere']:,} of {sum(each['buckets']):,} buckets are elsewhere than planned"
-        f"{', by table version ' * bool(each['version'])}{each['version'] or ''}; of instances in turn {', '.join(map(str, each['buckets']))}{'; moving now' if each['moving'] else ''}"
-        for each in tables
-    ]
+    lines = []
+    for each in tables:
+        which = f", by table version {each['version']}" if each["version"] else ""  # of a query that recovers the plan says where
+        there = f"{each['elsewhere']:,} of {sum(each['buckets']):,} buckets are elsewhere than planned{which}"
+        now = "; moving now" if each["moving"] else ""
+        lines.append(f"  {each['subquery']}: {there}; of instances in turn {', '.join(map(str, each['buckets']))}{now}")
     return "\n".join(["", "moved", *lines, ""]) if lines else ""
 
 
