@@ -114,25 +114,28 @@ def _key_of(query: Query, name: str) -> tuple[str, ...] | None:
 
 
 class CountsAgree:
-    """Late rows and dead letters are counted exactly, whatever was killed, and when (rule 4.9): so says the record of a query that has
-    ended."""
+    """Late rows, dead letters and rows that came out are counted exactly, whatever was killed, and when (rule 4.9): so says the record of
+    a query that has ended."""
 
-    def __init__(self, expected: Answer) -> None:
+    def __init__(self, query: Query, expected: Answer) -> None:
         self.late, self.dead = sum(map(len, expected.late.values())), expected.dead_counts()
-        self._found: tuple[int, Mapping[str, int]] | None = None
+        self.rows = {stream: len(rows) for stream, rows in outputs_of(query, expected).items()}
+        self._found: tuple[int, Mapping[str, int], Mapping[str, int]] | None = None
 
-    def ended(self, late: int, dead: Mapping[str, int]) -> None:
+    def ended(self, late: int, dead: Mapping[str, int], rows: Mapping[str, int]) -> None:
         """With these totals; not called where what counted may be gone."""
-        self._found = late, dead
+        self._found = late, dead, rows
 
     def complaints(self) -> Iterator[str]:
         if self._found is None:
             return
-        late, dead = self._found
+        late, dead, rows = self._found
         if late != self.late:
             yield f"late rows: expected {self.late}, counted {late}"
         if dead != self.dead:
             yield f"dead letters: expected {dict(self.dead)}, counted {dict(dead)}"
+        if rows != self.rows:
+            yield f"rows out: expected {self.rows}, counted {dict(rows)}"
 
 
 class QueryOutcome:

@@ -103,7 +103,7 @@ class SimulatedCluster:
         work, schedule = self.work, self.schedule
         expected = work.expected
         self.numbers, self.promises = Numbers(), Promises(work.query)
-        self.answers, self.counts = AnswersAgree(work.query, expected), CountsAgree(expected)
+        self.answers, self.counts = AnswersAgree(work.query, expected), CountsAgree(work.query, expected)
         self.outcome = QueryOutcome()
         self.checkers: Sequence[Checker] = (self.numbers, self.promises, self.answers, self.counts, self.outcome)
         self.store, self.folder = MemoryStore(), folder
@@ -214,8 +214,8 @@ class SimulatedCluster:
         failing = self.outcome.publishing_failed
         self.answers.partial = {stream for stream in self.answers.expected if failing or not self.outcome.is_whole(stream)}
         if found["state"] == "ended" and (self.work.recovers or not (failing or hit)):
-            unused = self._asked(lambda state: state.query(QUERY).unused)
-            self.counts.ended(unused.late, unused.dead_letters)
+            record = self._asked(lambda state: state.query(QUERY))
+            self.counts.ended(record.unused.late, record.unused.dead_letters, record.rows)
         self.recoveries = found["attempt"]
         self.moved = self._asked(_moves_made)
 

@@ -252,10 +252,20 @@ class RecoveryRound:
         wanted = self.faults.wanted
         self.result.compare(f"{self.name}, subscriber", rows_of(pa.Table.from_batches(self.reader.batches)), wanted)
         self.result.compare(f"{self.name}, files", rows_of(pa.dataset.dataset(self.folder, format="parquet").to_table()), wanted)
+        if not self._has_ended():
+            self.result.wrong.append(f"{self.name}: its reader has had all, and it does not end: {self.running.status()}")
+            return
         self._check_counts()
         counted = self.running.status()["rows"][f"{self.name}.out"]
         if counted != len(wanted):
             self.result.wrong.append(f"{self.name}: expected {len(wanted):,} rows out in its status, got {counted:,}")
+
+    def _has_ended(self) -> bool:
+        """Its reader hears of the end with the commit; a kill just behind that has it recover once more before it says so itself."""
+        end = time.monotonic() + HANGS_S
+        while self._status()["state"] != "ended" and time.monotonic() < end:
+            time.sleep(AGAIN_S)
+        return bool(self._status()["state"] == "ended")
 
     def _check_counts(self) -> None:
         i = np.arange(self.faults.rows, dtype=np.int64)

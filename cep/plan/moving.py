@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.sources import source_of
@@ -27,8 +28,12 @@ def planned_table(plan: PhysicalPlan, head: str) -> tuple[int, ...]:
 
 def uniform_table(plan: PhysicalPlan, head: str) -> tuple[int, ...]:
     """The same as it was at first."""
-    n = plan.subquery(head).parallelism
-    return tuple(bucket * n // plan.buckets for bucket in range(plan.buckets))
+    return _uniform(plan.buckets, plan.subquery(head).parallelism)
+
+
+@lru_cache(maxsize=64)
+def _uniform(buckets: int, instances: int) -> tuple[int, ...]:
+    return tuple(bucket * instances // buckets for bucket in range(buckets))
 
 
 def with_table(plan: PhysicalPlan, head: str, table: Sequence[int]) -> PhysicalPlan:

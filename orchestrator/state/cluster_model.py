@@ -66,6 +66,7 @@ class ClusterModel:
         self.inherited: set[tuple[str, Process]] = set()  # instance managers that an orchestrator before has given instances
         self.statuses: dict[tuple[str, str], Status] = {}  # by instance manager and name of the node
         self.changes = 0  # so far
+        self._readers: dict[str, tuple[PhysicalPlan, tuple[object, ...]]] = {}  # query -> what publishers have been told last
         self._changed: dict[str, int] = {}  # open stream -> number of the last change of a query that reads it; the latest last
         self._read_by: GroupedMap[str, bool] = GroupedMap()  # query -> those that read its outputs
         self._putting_out: GroupedMap[str, bool] = GroupedMap()  # stream -> the queries that put it out, oldest first
@@ -166,14 +167,14 @@ class ClusterModel:
             self._putting_out.take(stream, name)
         for stream in self.plans[name].streams:
             self._reading.take(stream, name)
-        for kept in (self.queries, self.plans, self.tables, self.plan_documents, self.checkpoints):
+        for kept in (self.queries, self.plans, self.tables, self.plan_documents, self.checkpoints, self._readers):
             kept.pop(name, None)
 
     def drop_query(self, name: str) -> None:
         """The same, of one with which something is wrong: nothing that it says of itself is believed."""
         for index in (self._read_by, self._putting_out, self._reading):
             index.take_everywhere(name)
-        for kept in (self.queries, self.plans, self.tables, self.plan_documents):
+        for kept in (self.queries, self.plans, self.tables, self.plan_documents, self._readers):
             kept.pop(name, None)
         live = (record.name for record in self.queries.values() if not is_over(record.state))
         self._hosting = Counter(instance.im for each in live for instance in self.plans[each].instances)
@@ -222,9 +223,16 @@ class ClusterModel:
         return list(self._at[endpoint])
 
     def note_change(self, query: str) -> None:
-        """Something of it may be different, which publishers of the streams that it reads want to know."""
+        """Where its readers may be others, publishers of the streams that it reads want to know; a checkpoint changes nothing of them."""
+        record, plan = self.queries[query], self.plans[query]
+        reading = [self.status(record, i) for each in plan.subqueries if each.streams for i in plan.instances_of(each.name)]
+        facts = record.state, record.attempt, record.relieves, *(status and status.state for status in reading)
+        known = self._readers.get(query)
+        if known is not None and known[0] is plan and known[1] == facts:
+            return
+        self._readers[query] = plan, facts
         self.changes += 1
-        for stream in self.plans[query].streams:
+        for stream in plan.streams:
             self._changed.pop(stream, None)
             if stream in self.publishers:  # a publisher that opens it later hears of its readers at once
                 self._changed[stream] = self.changes

@@ -309,13 +309,13 @@ class Deployments:
         self.desired.erase(name)
 
     def _advance(self, name: str, now: Now) -> None:
-        self.model.note_change(name)
         if self.checkpoints.may_change(self.model.queries[name]):
             self._become(self.model.queries[name], now)
         while (record := self.model.queries[name]) and (target := step(record.state, query_status.signals_of(self.model, record, now))):
             self._enter(record, target, now)
         record = self._move_on(record)
         record = self.model.queries[name] = self.checkpoints.advance(record, now)
+        self.model.note_change(name)
         if record.forget and is_over(record.state):
             self._vanish(name)
         else:

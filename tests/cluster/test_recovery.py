@@ -493,10 +493,3 @@ def test_instances_move_while_rows_come_and_their_managers_die(cluster: LocalClu
     answers = Counter((row["start"], row["key"], row["n"]) for each in found for row in each.to_pylist())
     assert sum(n * times for (_, _, n), times in answers.items()) == 60 * rows and set(answers.values()) == {1}
     assert running.status()["recovery"]["attempts"] >= 3  # a move that comes before the death is seen is one attempt with it
-
-
-def test_buckets_stay_and_it_is_said_why(cluster: LocalCluster) -> None:
-    running = cluster.deploy(per_key("stays"))
-    with pytest.raises(Conflict, match="its buckets stay where they are; its instances move"):
-        running.rebalance([0] * 4096)
-    running.stop()

@@ -84,7 +84,7 @@ def test_it_is_scaled_while_rows_come_and_an_instance_manager_dies(cluster: Loca
 def dealt(running: Running, table: list[int]) -> bool:
     """False: not now, for it recovers just then."""
     try:
-        running.cluster.rest.post(f"/queries/{running.name}/rebalance?wait=true", {"subquery": "SQ2", "table": table})
+        running.rebalance(table)
     except Conflict as error:
         assert "only while it is running" in str(error) or "being changed" in str(error)
         return False

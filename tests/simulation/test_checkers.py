@@ -67,12 +67,14 @@ def test_answers_are_compared_stream_by_stream() -> None:
 
 
 def test_counts_are_those_of_the_record() -> None:
-    counts = CountsAgree(Answer({}, {"s": [(1, (1, 1)), (2, (1, 1))]}, [DeadLetter("kept", "bad input", (0, 0))]))
+    answer = Answer({"out": [(9, (1, 1))], "rows": []}, {"s": [(1, (1, 1)), (2, (1, 1))]}, [DeadLetter("kept", "bad input", (0, 0))])
+    counts = CountsAgree(QUERY, answer)
     assert complaints([counts]) == []  # what counted is gone
-    counts.ended(2, {"kept": 1})
+    counts.ended(2, {"kept": 1}, {"out": 1, "rows": 0, "late": 2})
     assert complaints([counts]) == []
-    counts.ended(1, {"kept": 2})
+    counts.ended(1, {"kept": 2}, {"out": 1, "rows": 1, "late": 2})
     assert complaints([counts]) == [
         "CountsAgree: late rows: expected 2, counted 1",
         "CountsAgree: dead letters: expected {'kept': 1}, counted {'kept': 2}",
+        "CountsAgree: rows out: expected {'out': 1, 'rows': 0, 'late': 2}, counted {'out': 1, 'rows': 1, 'late': 2}",
     ]
