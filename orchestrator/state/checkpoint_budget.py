@@ -13,7 +13,7 @@ from math import sqrt
 
 #: Of the time of an instance manager, what checkpoints may cost as far as it is counted. What the orchestrator and ZooKeeper do for one,
 #: and that caches are empty behind it, is not: with these it is the three per cent that are promised (`benchmarks/log/recovery.md`).
-SHARE = 0.02
+SHARE = 0.016
 
 
 class CheckpointBudget:
