@@ -147,7 +147,7 @@ class RecoveryRound:
                 self._freeze()
             else:
                 self._kill()
-        self._pause(HANGS_S)
+        self._pause(HANGS_S + (self.faults.rows / self.faults.rate if self.faults.published else 0.0))  # what is left has to be sent yet
         self.changes.end(HANGS_S)
         self.freezes.end()
         self._check()
