@@ -178,7 +178,7 @@ class Status:
         failed_at: subquery and instance of that, if it is another's that it has heard of.
         rows: output stream -> rows that came out.
         operators: of an instance that is over, what its operators and other steps took in, gave out and cost.
-        unused: of one that is over.
+        unused: of one that is over; None: it has not said.
         table: the version of the table by which its buckets are where they are.
         step: of a move of an instance of its query, the last that it has done (`Relocation.step`).
         attempt: the attempt of that deployment of which it is.
@@ -192,7 +192,7 @@ class Status:
     cause: str | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
     operators: Sequence[Mapping[str, Any]] = ()
-    unused: Unused = field(default_factory=Unused)
+    unused: Unused | None = None
     table: int = 0
     step: int = 0
     failed_at: Sequence[Any] = ()
@@ -399,7 +399,7 @@ class QueryRecord:
         readers: (stream, id) of the subscriptions it had when it was over: they are its own, later ones are the next query's.
         rows: output stream -> rows that had come out when it was over.
         operators: subquery -> what its operators and other steps had taken in, given out and cost then, all instances together.
-        unused: what all its instances had not used of their input then.
+        unused: what all its instances had not used of their input then; None: not all of them could say.
         lost: stream that it reads from another query -> why that has not ended and will not go on.
         move: of an instance of it, under way.
         moves: how many there have been, those that did not come about too.
@@ -432,7 +432,7 @@ class QueryRecord:
     rows: Mapping[str, int] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
     operators: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    unused: Unused = field(default_factory=Unused)
+    unused: Unused | None = None
     move: Relocation | None = None
     moves: int = 0
     refused: str = ""
@@ -466,8 +466,9 @@ class QueryRecord:
         hosts = {im: list(process) for im, process in self.hosts.items()}
         operators = {subquery: list(figures) for subquery, figures in self.operators.items()}
         readers = [list(reader) for reader in self.readers]
+        unused = None if self.unused is None else asdict(self.unused)
         restore = None if self.restore is None else self.restore.to_json()
-        own |= {"cause": cause, "hosts": hosts, "move": move, "readers": readers, "operators": operators, "unused": asdict(self.unused)}
+        own |= {"cause": cause, "hosts": hosts, "move": move, "readers": readers, "operators": operators, "unused": unused}
         change = None if self.change is None else self.change.to_json()
         return own | {"restore": restore, "suspect": list(self.suspect), "change": change}
 

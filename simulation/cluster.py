@@ -36,6 +36,7 @@ from driver.rest import Unreachable, path
 from driver.streams.following import Following
 from driver.streams.producers import SubscriptionOptions
 from driver.streams.publisher import Publisher
+from orchestrator.records import Unused
 from orchestrator.service import NotLeading, Service
 from orchestrator.state.cluster_state import ClusterState
 from simulation.checkers import AnswersAgree, Checker, CountsAgree, Numbers, Promises, QueryOutcome, complaints
@@ -215,7 +216,8 @@ class SimulatedCluster:
         self.answers.partial = {stream for stream in self.answers.expected if failing or not self.outcome.is_whole(stream)}
         if found["state"] == "ended" and (self.work.recovers or not (failing or hit)):
             record = self._asked(lambda state: state.query(QUERY))
-            self.counts.ended(record.unused.late, record.unused.dead_letters, record.rows)
+            unused = record.unused or Unused(-1)  # it has to be known
+            self.counts.ended(unused.late, unused.dead_letters, record.rows)
         self.recoveries = found["attempt"]
         self.moved = self._asked(_moves_made)
 

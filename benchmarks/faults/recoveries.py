@@ -33,11 +33,11 @@ import typer
 
 from benchmarks.faults.changes import Changes, Freezes
 from benchmarks.faults.counted_query import Rows, expected, query, read_files, rows_of, write_files
-from benchmarks.faults.kills import wait_for
+from benchmarks.faults.kills import BACK_S
 from benchmarks.faults.programs import Programs, declared, is_bad, is_late
 from benchmarks.metering import stopwatch
-from cep.errors import CepError
-from driver import LocalCluster, Running
+from cep.errors import CepError, PlacementError
+from driver import LocalCluster, Query, Running
 
 HANGS_S = 120.0
 SOON_S = 0.05  # after which the next kill may come while the query recovers
@@ -129,7 +129,7 @@ class RecoveryRound:
         self.committed, self.since_commit = list[int](), 0
         read = declared(f"{self.name}.in") if faults.published else read_files(self.name, faults.paths)
         recover = RECOVER[number % len(RECOVER)]
-        self.running = self.cluster.deploy(query(self.name, read, folder, faults.checkpoint, recover), start=False)
+        self.running = self._deployed(query(self.name, read, folder, faults.checkpoint, recover))
         self.reader = AnswerReader(self.running, f"{self.name}.out")
         self.running.start()
         self.programs = Programs(self.cluster.rest.url, f"{self.name}.in", faults.rows, faults.rate if faults.published else 0)
@@ -152,6 +152,17 @@ class RecoveryRound:
         self.freezes.end()
         self._check()
         self.programs.close()
+
+    def _deployed(self, asked: Query) -> Running:
+        """All instance managers may have been hit just now, and one that dies again and again is started again after a pause."""
+        end = time.monotonic() + BACK_S
+        while True:
+            try:
+                return self.cluster.deploy(asked, start=False)
+            except PlacementError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(AGAIN_S)
 
     def _pause(self, seconds: float) -> None:
         """Meanwhile programs that were killed are started again."""
@@ -292,7 +303,6 @@ class KillRounds:
     def run(self, kills: int) -> RecoveryReport:
         with self.cluster:
             while self.result.done.total() < kills and not self.result.wrong:
-                wait_for(lambda: bool(self.cluster.instance_managers()))  # all of them may have been hit just now
                 number = self.result.rounds
                 out = self.folder / f"out{number}"
                 out.mkdir()

@@ -11,8 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from cep.errors import QueryError, counted
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.sources import source_of
+
+TABLE_ENTRIES_MAX = 100_000
+"""In the tables of a plan: it has to fit into a node of ZooKeeper."""
 
 
 def heads(plan: PhysicalPlan) -> tuple[str, ...]:
@@ -23,11 +27,11 @@ def heads(plan: PhysicalPlan) -> tuple[str, ...]:
 def planned_table(plan: PhysicalPlan, head: str) -> tuple[int, ...]:
     """Bucket -> instance of `head`, as the plan has it."""
     edge = next(edge for edge in plan.edges_into(head) if edge.balancer == "route-key")
-    return edge.table or uniform_table(plan, head)
+    return edge.table or first_table(plan, head)
 
 
-def uniform_table(plan: PhysicalPlan, head: str) -> tuple[int, ...]:
-    """The same as it was at first."""
+def first_table(plan: PhysicalPlan, head: str) -> tuple[int, ...]:
+    """The same, before any bucket has moved: neighbouring ones to one instance."""
     return _uniform(plan.buckets, plan.subquery(head).parallelism)
 
 
@@ -36,9 +40,25 @@ def _uniform(buckets: int, instances: int) -> tuple[int, ...]:
     return tuple(bucket * instances // buckets for bucket in range(buckets))
 
 
+def is_dealt_anew(before: PhysicalPlan, after: PhysicalPlan, subquery: str | None = None) -> bool:
+    """Is what the instances of that subquery had, or of any, to be divided among them otherwise?"""
+    names = [each.name for each in before.subqueries] if subquery is None else [subquery]
+    return any(_dealt(before, name) != _dealt(after, name) for name in names)
+
+
+def _dealt(plan: PhysicalPlan, subquery: str) -> tuple[int, Sequence[int]]:
+    head = head_of(plan, subquery)
+    return plan.subquery(subquery).parallelism, () if head is None else planned_table(plan, head)
+
+
 def with_table(plan: PhysicalPlan, head: str, table: Sequence[int]) -> PhysicalPlan:
-    """The plan with the buckets of `head` where `table` says: for the next attempt of a query that recovers."""
+    """The plan with the buckets of `head` where `table` says: for the next attempt of a query that recovers. Raises QueryError: there would
+    be more in tables than a plan can hold."""
     routed = {edge.name for edge in plan.edges_into(head) if edge.balancer == "route-key"}
+    tables = len(routed | {edge.name for edge in plan.edges if edge.table is not None})
+    if tables * plan.buckets > TABLE_ENTRIES_MAX:
+        much = f"{counted(tables, 'table')} of {plan.buckets:,} buckets"
+        raise QueryError(f"{much}, expected at most {TABLE_ENTRIES_MAX:,} in all where a query recovers; give it fewer buckets", "/table")
     return replace(plan, edges=tuple(replace(each, table=tuple(table)) if each.name in routed else each for each in plan.edges))
 
 

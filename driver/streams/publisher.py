@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from cep.model.streams import Stream
+from cep.transport import wire
 from cep.transport.wire import Header
 from driver.rest import Unreachable
 from driver.streams.arrow import instant
@@ -24,6 +25,8 @@ from driver.streams.published_rows import PublishedRows
 from driver.streams.publisher_core import PublisherCore
 from driver.streams.readers import Document, StreamReader, reads_of
 from driver.streams.small_batches import Written
+
+_MAY_LOSE = frozenset((wire.OPENED, wire.CLOSED, wire.UNKNOWN))  # by which a reader may not be where it was
 
 ANSWER_S = 15
 CLOSED_S = 60  # for a reader that is there to confirm our last word
@@ -274,11 +277,20 @@ class Publisher:
     def _heard(self, header: Header, body: Any) -> None:
         with self.lock:
             self._obey(self.core.heard(header, body, self.plane.beaten))
+            if header.kind in _MAY_LOSE and self.core.has_astray:
+                self.plane.on_beat[self.core] = self._ask_astray
             self.changed.notify_all()
 
     def _obey(self, commands: Iterable[StreamCommand]) -> None:
         for command in commands:
             self.plane.obey(command, self._heard)
+
+    def _ask_astray(self) -> None:
+        """With every beat, as long as there are any."""
+        with self.lock:
+            if not self.core.has_astray:
+                self.plane.on_beat.pop(self.core, None)
+            self._obey(self.core.ask_astray())
 
     def _go_on(self) -> None:
         """Every second time of ingestion goes on without rows; ten times a second, that of rows stamped live."""
@@ -350,10 +362,15 @@ class Publisher:
         """No reader has heard that it closes: it does not, and may be closed again."""
         self.core.closing = False
 
+    def _rest(self) -> None:
+        """Nothing is done by the clock any more."""
+        for each in (self, self.core):
+            self.plane.on_beat.pop(each, None)
+        self.plane.on_tick.pop(self, None)
+
     def be_replaced(self) -> None:
         """Another one of its name is open in this process."""
-        self.plane.on_beat.pop(self, None)
-        self.plane.on_tick.pop(self, None)
+        self._rest()
         with self.lock:
             self._obey(self.core.be_replaced())
             self.changed.notify_all()
@@ -375,7 +392,6 @@ class Publisher:
 
     def leave(self) -> None:
         """Its last word is said."""
-        self.plane.on_beat.pop(self, None)
-        self.plane.on_tick.pop(self, None)
+        self._rest()
         with self.lock:
             self._obey(self.core.leave())

@@ -166,6 +166,16 @@ class PublisherCore:
         goes on elsewhere. Unlike new ones it is asked at once, for a `send` may be waiting for it."""
         return self._ask_again(self.readers.drop_gone(documents))
 
+    def ask_astray(self) -> Sequence[StreamCommand]:
+        """Once more where readers of queries that recover were last known to be: one may not have been there yet, or it has lost us, and
+        the orchestrator has nothing to say of that."""
+        return self._ask_again(self.readers.astray if self.has_astray else ())
+
+    @property
+    def has_astray(self) -> bool:
+        """One that closes asks them by itself."""
+        return not self.closed and bool(self.readers.astray)
+
     def grow(self, stream: Stream) -> Sequence[StreamCommand]:
         """Its rows have the columns of `stream` from now on. Readers hear so in front of the first of them, as if it came to a place where
         it was before: with the numbers it has come to."""

@@ -295,6 +295,11 @@ class StreamReaders(dict[int, StreamReader]):
         return any(each.log is not None and not (each.was_let_in or each.gone or each.closed) for each in list(self.values()))
 
     @property
+    def astray(self) -> list[StreamReader]:
+        """Those of queries that recover that are not where they were, and have not been asked since."""
+        return [reader for reader in list(self.values()) if reader.log is not None and reader.is_to_be_asked]
+
+    @property
     def asleep(self) -> dict[int, StreamReader]:
         """Readers that have to be asked before we say more."""
         return {channel: reader for channel, reader in self.items() if reader.sleeps}

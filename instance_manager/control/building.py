@@ -10,6 +10,7 @@ from cep.errors import ClusterError, ProtocolError
 from cep.model.shapes import read_shape
 from cep.plan import physical
 from cep.plan.checkpoints import CheckpointNumber, Manifest
+from cep.plan.moving import is_dealt_anew
 from cep.plan.physical import PhysicalPlan, Worker
 from cep.transport.endpoints import host_of
 from cep.transport.sockets import Sockets
@@ -22,7 +23,7 @@ from instance_manager.recovery.increments import PieceKey, completed
 from instance_manager.recovery.pieces import reopen_readers, restore, states_in
 from instance_manager.recovery.upgraded import as_read_by
 
-#: By name and CRC: of a scaled subquery all instances here look at the same ones.
+#: By name and CRC: of a subquery that is dealt anew all instances here look at the same ones.
 ReadPieces = dict[PieceKey, Sequence[State]]
 
 
@@ -57,11 +58,11 @@ def _restore(hosted: InstanceHost, plan: PhysicalPlan, assignment: Assignment, f
     keys = {j: _piece(manifest, from_, f"{subquery}/{j}") for j in scaled.needed(before, plan, subquery, index)}
     found = {j: as_read_by(before, plan, _read(archive, key, number, read)) for j, key in keys.items()}
     wanted = {str(each["id"]) for each in assignment.subscriptions} | reopen_readers(hosted, found.get(index, ()), sockets)
-    if not scaled.is_scaled(before, plan):
+    if not is_dealt_anew(before, plan):
         restore(hosted, found[index], wanted, number, own=keys[index])
         return
     own = list(scaled.of_its_own(before, plan, subquery, index, found))
-    if scaled.is_dealt_anew(before, plan, subquery):
+    if is_dealt_anew(before, plan, subquery):
         restore(hosted, own, wanted, number, scaled.Shared(plan, subquery, index, found))
     else:
         restore(hosted, [*(state for state in found[index] if state.operator), *own], wanted, number, own=keys[index])

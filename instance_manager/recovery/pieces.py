@@ -191,7 +191,7 @@ def restore(
     own: PieceKey | None = None,
 ) -> None:
     """Makes of a new instance what the piece of checkpoint `number` says. `wanted`: the subscriptions that there are; others have been
-    given up since. `shared`: what it takes its part of, if its subquery has another parallelism now. `own`: that piece, if what it is to
+    given up since. `shared`: what it takes its part of, if its subquery is dealt anew. `own`: that piece, if what it is to
     write next may need it."""
     instance = hosted.instance
     assert hosted.recovery is not None

@@ -20,7 +20,7 @@ from cep.dataflow.movement.instance_move import FIGURES, move_document, value_of
 from cep.dataflow.movement.owners import keep_of
 from cep.dataflow.operators.operator import Keep, Part
 from cep.elements import State
-from cep.plan.moving import head_of, planned_table
+from cep.plan.moving import is_dealt_anew
 from cep.plan.physical import PhysicalPlan
 
 Piece = Sequence[State]
@@ -52,21 +52,6 @@ class Shared:
 def parts_in(piece: Piece, operator: str) -> list[Part]:
     """The parts of the state of `operator`, as they were taken."""
     return [Part(state.part, state.port, state.rows, found=state.found) for state in piece if state.operator == operator]
-
-
-def is_scaled(before: PhysicalPlan, after: PhysicalPlan) -> bool:
-    """Is a subquery dealt anew?"""
-    return any(is_dealt_anew(before, after, each.name) for each in before.subqueries)
-
-
-def is_dealt_anew(before: PhysicalPlan, after: PhysicalPlan, subquery: str) -> bool:
-    """Is what its instances had to be divided among them otherwise?"""
-    return _dealt(before, subquery) != _dealt(after, subquery)
-
-
-def _dealt(plan: PhysicalPlan, subquery: str) -> tuple[int, Sequence[int]]:
-    head = head_of(plan, subquery)
-    return plan.subquery(subquery).parallelism, () if head is None else planned_table(plan, head)
 
 
 def needed(before: PhysicalPlan, after: PhysicalPlan, subquery: str, index: int) -> list[int]:

@@ -82,7 +82,7 @@ class Balancing(threading.Thread):
         self.instances = InstanceBalancing(service, metrics)
         self._untried: set[DeployedSubquery] = set()  # whose buckets may yet move
         self._seen: dict[DeployedSubquery, list[Totals]] = {}  # with this version of the table, each with enough rows since the one before
-        self._resting = Counter[DeployedSubquery]()
+        self._resting = Counter[tuple[str, int]]()  # query and epoch -> for how many looks yet
 
     def run(self) -> None:
         while not self._over.wait(INTERVAL_S):
@@ -104,7 +104,7 @@ class Balancing(threading.Thread):
             return
         tables: list[PlacedBuckets] = self.service.ask(still).result(_PATIENCE_S)
         seen, self._seen = self._seen, {}
-        self._resting = Counter({place: looks - 1 for place, looks in self._resting.items() if looks > 1})
+        self._resting = Counter({each: looks - 1 for each, looks in self._resting.items() if looks > 1})
         self._untried = {table.place for table in tables if table.instances > 1}
         for table in tables:
             self._balance(table, seen.get(table.place, []))
@@ -124,7 +124,7 @@ class Balancing(threading.Thread):
         if sum(load.sent) >= ROWS_MIN:
             self._seen[table.place] = [*seen, now][-LOOKS_KEPT:]
         start = START_RECOVERING if table.recovers else START
-        may = len(seen) >= LOOKS and table.place not in self._resting
+        may = len(seen) >= LOOKS and table.place[:2] not in self._resting
         wanted = rebalanced(load, table.table, start) if may else None
         if wanted is None and (len(seen) >= LOOKS or sum(load.sent) < ROWS_MIN):
             self._untried.discard(table.place)
@@ -132,10 +132,14 @@ class Balancing(threading.Thread):
             self._move(table, wanted)
 
     def _move(self, table: PlacedBuckets, wanted: tuple[int, ...]) -> None:
-        query, _, head = table.place
+        query, epoch, head = table.place
+        try:
+            self.service.do(MoveBuckets(query, head, wanted, unasked=True)).result(_PATIENCE_S)
+        except CepError as error:  # something else has begun meanwhile, or there are too many of them
+            _LOG.info("no buckets move this time: %s", error)
+            return
         if table.recovers:
-            self._resting[table.place] = RESTS
-        self.service.do(MoveBuckets(query, head, wanted, unasked=True)).result(_PATIENCE_S)
+            self._resting[query, epoch] = RESTS
         moved = sum(a != b for a, b in zip(wanted, table.table, strict=True))
         _LOG.warning("query %r: %d buckets of %s move", query, moved, head, extra=about(query))
 

@@ -241,7 +241,7 @@ class QueryDetail(QuerySummary):
         {}, description="Of a query that is over: subquery → what each operator and other step took in, gave out and cost, in all."
     )
     unused: UnusedInput | None = Field(
-        None, description="Exact of a query that is over, else as last reported; null: it was not asked for."
+        None, description="Exact of a query that has ended, else as last reported; null: nobody can say now."
     )
 
 

@@ -233,7 +233,7 @@ async def dead_letters(name: str, api: InjectedApi) -> Any:
     """Bad input and failed functions: exact counts, and the last 10,000."""
     record = await api.ask(lambda state: state.query(name))
     found = await api.figures(get="dead_letters", query=name)
-    if is_over(record.state):  # the metric server, or what would have told it, may have died with the query's last second
+    if record.unused is not None:  # the metric server, or what would have told it, may have died with the query's last second
         counts = dict(record.unused.dead_letters)
         found |= {"counts": counts, "total": sum(counts.values())}
     return found
@@ -343,6 +343,6 @@ async def _with_figures(api: Api, detail: dict[str, Any]) -> dict[str, Any]:
         figures = by_instance.get((placed["subquery"], placed["instance"]))
         placed |= {"waits_for": figures and figures.get("waits_for"), "metrics": figures}
     if detail["unused"] is None:
-        reported = by_instance.values()
+        reported = [placed["metrics"] or {} for placed in detail["placed"]]
         detail["unused"] = {total: sum(each.get(name, 0) for each in reported) for total, name in _UNUSED.items()}
     return detail

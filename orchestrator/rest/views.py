@@ -16,13 +16,13 @@ from cep.model.hosts import VERSION, Host
 from cep.model.topology import Topology
 from cep.plan.channels import ChannelId
 from cep.plan.checkpoints import recovers
-from cep.plan.moving import heads, planned_table, uniform_table
+from cep.plan.moving import first_table, heads, planned_table
 from cep.plan.physical import Edge, Feed, Instance, PhysicalPlan
 from cep.plan.route import Route
 from cep.plan.sources import source_of
 from cep.plan.upgrading import Upgrade
 from cep.plan.validate import validate
-from orchestrator.records import QueryRecord, Status
+from orchestrator.records import QueryRecord, Status, Unused
 from orchestrator.state import evacuations
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.life_cycle import LIFE_CYCLE, READABLE, is_over
@@ -74,7 +74,7 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
         "placed": [_placed(state, record, instance) for instance in plan.instances],
         "outputs": outputs(plan, record),
         "operators": operators(state, record) if is_over(record.state) else {},
-        "unused": _unused(record) if is_over(record.state) else None,
+        "unused": None if record.unused is None else _unused(record.unused),
         "schemas": output_schemas(plan),
         "tables": [_table(state, record, head) for head in _dealt_anew(state, record)],
         "moved": _moved(record),
@@ -82,9 +82,8 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
     }
 
 
-def _unused(record: QueryRecord) -> dict[str, int]:
-    """Of a query that is over: that of others is measured."""
-    return asdict(record.unused) | {"dead_letters": sum(record.unused.dead_letters.values())}
+def _unused(found: Unused) -> dict[str, int]:
+    return asdict(found) | {"dead_letters": sum(found.dead_letters.values())}
 
 
 def _recovery(state: ClusterState, record: QueryRecord) -> dict[str, Any] | None:
@@ -108,13 +107,13 @@ def aged(document: dict[str, Any], wall_s: float) -> dict[str, Any]:
 def _dealt_anew(state: ClusterState, record: QueryRecord) -> list[str]:
     """The subqueries whose buckets have moved."""
     moved, plan = state.tables.get(record.name, {}), state.plans[record.name]
-    return [head for head in heads(plan) if head in moved or planned_table(plan, head) != uniform_table(plan, head)]
+    return [head for head in heads(plan) if head in moved or planned_table(plan, head) != first_table(plan, head)]
 
 
 def _table(state: ClusterState, record: QueryRecord, head: str) -> dict[str, Any]:
     """Where the buckets of a subquery are."""
     plan, present = state.plans[record.name], state.table(record.name, head)
-    elsewhere = sum(now != at_first for now, at_first in zip(present.table, uniform_table(plan, head), strict=True))
+    elsewhere = sum(now != at_first for now, at_first in zip(present.table, first_table(plan, head), strict=True))
     counts = Counter(present.table)
     return {
         "subquery": head,

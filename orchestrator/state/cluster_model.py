@@ -172,6 +172,8 @@ class ClusterModel:
 
     def drop_query(self, name: str) -> None:
         """The same, of one with which something is wrong: nothing that it says of itself is believed."""
+        if name in self.plans:
+            self._note_readers(self.plans[name])
         for index in (self._read_by, self._putting_out, self._reading):
             index.take_everywhere(name)
         for kept in (self.queries, self.plans, self.tables, self.plan_documents, self._readers):
@@ -231,6 +233,10 @@ class ClusterModel:
         if known is not None and known[0] is plan and known[1] == facts:
             return
         self._readers[query] = plan, facts
+        self._note_readers(plan)
+
+    def _note_readers(self, plan: PhysicalPlan) -> None:
+        """The streams that it reads have other readers."""
         self.changes += 1
         for stream in plan.streams:
             self._changed.pop(stream, None)

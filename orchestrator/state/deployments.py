@@ -146,7 +146,10 @@ class Deployments:
         """The next attempt of a query that recovers has that table, behind a commit."""
         record = record if unasked else _without_unasked(record)
         self._check_free(record, "rebalanced")
-        if table != planned_table(self.model.plans[record.name], head):
+        with_table(self.model.plans[record.name], head, table)  # too large is said now
+        if table == planned_table(self.model.plans[record.name], head):
+            self.model.queries[record.name] = replace(record, refused="")
+        else:
             self._await_commit(record, PendingChange(self.model.checkpoints[record.name].asked, head, table=table, unasked=unasked))
         return [record.name]
 

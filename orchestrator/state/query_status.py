@@ -74,12 +74,11 @@ def rows_out(model: ClusterModel, record: QueryRecord) -> dict[str, int]:
     return {stream: counts[stream] for stream in sorted(model.outputs_of(record.name))}
 
 
-def unused(model: ClusterModel, record: QueryRecord) -> Unused:
-    """What it has not used of its input, as far as instances that are over said."""
-    if is_over(record.state):
-        return record.unused
-    statuses = (model.status(record, instance) for instance in model.plans[record.name].instances)
-    return Unused.together(status.unused for status in statuses if status is not None)
+def unused(model: ClusterModel, record: QueryRecord) -> Unused | None:
+    """What it has not used of its input; None: not all of its instances are over and have said so."""
+    statuses = [model.status(record, instance) for instance in model.plans[record.name].instances]
+    said = [status.unused for status in statuses if status is not None and status.unused is not None]
+    return Unused.together(said) if len(said) == len(statuses) else None
 
 
 def operators(model: ClusterModel, record: QueryRecord) -> dict[str, list[dict[str, Any]]]:

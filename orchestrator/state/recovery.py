@@ -4,8 +4,8 @@ Parallelism stays, unless another one is asked for: the place of an instance who
 that with the fewest instances of the query, then of all. All instances begin the attempt, from the last checkpoint.
 
 So go moves of its instances, too: one that was asked for, and all from a host that is being left. Nothing has died then, and the next
-attempt has other places. And so a subquery is scaled, and a query upgraded: the next attempt has another plan (`cep.plan.scaling`,
-`cep.plan.upgrading`).
+attempt has other places. And so a subquery is scaled, buckets move, and a query is upgraded: the next attempt has another plan
+(`cep.plan.scaling`, `cep.plan.moving`, `cep.plan.upgrading`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from cep.model import query as queries
 from cep.model.limits import STRIKES_MAX
-from cep.plan.moving import heads, planned_table
+from cep.plan.moving import heads, is_dealt_anew
 from cep.plan.physical import PhysicalPlan, Worker
 from orchestrator.records import InstanceManager, Now, QueryRecord, death_key
 from orchestrator.state.blame import DEATHS_MAX
@@ -120,11 +120,7 @@ def _how_changed(before: PhysicalPlan, after: PhysicalPlan) -> str:
         return "it is upgraded"
     both = list(zip(before.subqueries, after.subqueries, strict=True))
     sizes = [f"{a.name} goes from {a.parallelism} to {b.parallelism} instances" for a, b in both if a.parallelism != b.parallelism]
-    return ", ".join(sizes) or ", ".join(f"buckets of {head} move" for head in heads(after) if _is_dealt_anew(before, after, head))
-
-
-def _is_dealt_anew(before: PhysicalPlan, after: PhysicalPlan, head: str) -> bool:
-    return planned_table(before, head) != planned_table(after, head)
+    return ", ".join(sizes) or ", ".join(f"buckets of {head} move" for head in heads(after) if is_dealt_anew(before, after, head))
 
 
 def _wish(record: QueryRecord) -> str:

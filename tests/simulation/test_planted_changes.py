@@ -38,7 +38,7 @@ class TestPlanted:
         assert changed_wrong(4005)
 
     def test_an_attempt_by_the_plan_before(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(scaled, "is_scaled", lambda before, after: False)
+        monkeypatch.setattr(building, "is_dealt_anew", lambda before, after, subquery=None: False)
         assert changed_wrong(4048)
 
     def test_a_change_that_begins_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:

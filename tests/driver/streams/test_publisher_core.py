@@ -53,6 +53,20 @@ def test_goes_on_where_an_earlier_one_of_its_name_was() -> None:
     assert (reader.credit.sent, reader.credit.consumed, reader.credit.limit) == (110, 90, 500)
 
 
+def test_a_reader_that_was_not_there_yet_is_asked_again_though_nobody_has_news() -> None:
+    """The news that it runs came while our question was under way."""
+    made = core()
+    recovers = document() | {"keeps": True, "attempt": 1, "here": True}
+    (reader,), _ = made.ask([recovers])
+    assert not made.drop_gone([recovers]) and not made.has_astray
+    hear(made, reader, wire.OPENED, {"here": False, "over": False})
+    assert made.has_astray and said(made.ask_astray()) == [(wire.OPEN, HERE, 0)]
+    assert not made.has_astray and not made.ask_astray(), "it has been asked"
+    hear(made, reader, wire.OPENED, {"here": False, "over": False})
+    made.leave()
+    assert not made.has_astray and not made.ask_astray()
+
+
 GROWN = replace(STREAM, schema=Schema((*STREAM.schema.fields, Field("price", INT64, True))))
 
 

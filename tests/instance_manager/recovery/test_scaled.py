@@ -17,12 +17,12 @@ from cep.dataflow.movement.figures import Figures, LetterFigures, NodeFigures, O
 from cep.dataflow.movement.instance_move import FIGURES, move_document, value_of
 from cep.elements import State
 from cep.kernels.columns import columns_from_arrow
-from cep.plan.moving import with_table
+from cep.plan.moving import is_dealt_anew, with_table
 from cep.plan.needed import restrict
 from cep.plan.physical import PhysicalPlan
 from cep.plan.scaling import scaled
 from driver import TIME, Query, count, stream
-from instance_manager.recovery.scaled import Shared, is_scaled, needed, of_its_own
+from instance_manager.recovery.scaled import Shared, needed, of_its_own
 from tests.support.plans import planned
 
 THERE = 3
@@ -68,7 +68,7 @@ def told(before: PhysicalPlan, after: PhysicalPlan, subquery: str, index: int, f
 @pytest.mark.parametrize("instances", [1, 2, 5])
 def test_what_was_counted_is_counted_once(instances: int) -> None:
     before, after = plan_of(THERE), plan_of(instances)
-    assert is_scaled(before, after) and not is_scaled(before, before)
+    assert is_dealt_anew(before, after) and not is_dealt_anew(before, before)
     assert needed(before, after, "SQ2", 0) == [0, 1, 2] and needed(before, after, "SQ1", 1) == [1]
     all_ = [Figures.from_json(told(before, after, "SQ2", k, pieces())[FIGURES]) for k in range(instances)]
     assert sum(each.account.rows for each in all_) == 111 and sum(each.nodes[0].rows_out for each in all_) == 111
@@ -129,7 +129,7 @@ def test_by_another_table_each_row_goes_where_its_bucket_is_and_the_rest_stays()
     """SQ2 has as many instances as before; the first has all buckets now."""
     before = plan_of(THERE)
     after = with_table(before, "SQ2", [0] * before.buckets)
-    assert is_scaled(before, after) and needed(before, after, "SQ2", 1) == [0, 1, 2] and needed(before, after, "SQ3", 0) == [0]
+    assert is_dealt_anew(before, after) and needed(before, after, "SQ2", 1) == [0, 1, 2] and needed(before, after, "SQ3", 0) == [0]
     rows = pa.record_batch({"key": list(range(60)), "ip": [f"10.0.0.{i}" for i in range(60)]})
     own = {j: [State("first", "groups", 0, rows.slice(j * 20, 20))] for j in range(THERE)}
     schema, kept = restrict(Layout(before).columns("s"), ("key", "ip")), []

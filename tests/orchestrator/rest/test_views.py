@@ -10,6 +10,7 @@ import pytest
 
 from cep.errors import NotFound
 from cep.model.streams import Stream
+from orchestrator.metrics.server import Metrics
 from orchestrator.records import PublisherRecord
 from orchestrator.rest import query_routes, views
 from orchestrator.state.cluster_state import ClusterState
@@ -78,6 +79,28 @@ def test_buckets_that_are_elsewhere_are_counted(cluster: Cluster) -> None:
     assert "SQ2: 1,024 of 4,096 buckets are elsewhere than planned, by table version 1; of instances in turn 1024, 3072; moving now" in text
     assert "elsewhere than planned; of instances" in views.moved([table | {"version": 0}]), "of a query that recovers the plan says where"
     assert "SQ2: 0 of 4,096" in text and text.count("moving now") == 1 and views.moved([]) == ""
+
+
+def test_what_a_running_query_has_not_used_is_that_of_the_instances_that_it_has() -> None:
+    """Of one that is withdrawn another one goes on with the counts; its last report is still there."""
+    cluster, metrics = test_scaling.running(), Metrics()
+
+    def report(index: int, dead: int, attempt: int) -> dict[str, Any]:
+        where = {"query": "per-ip", "subquery": "SQ2", "instance": index, "epoch": 1, "attempt": attempt, "cpu_ns": 0, "rows_in": 0}
+        return where | {"late": 1, "dead_letters": {"count": [["first", dead]], "letters": []}}
+
+    metrics.take({"im": "im-0", "instances": [report(0, 10, 0), report(1, 10, 0)]}, cluster.now)
+    cluster.do(ScaleSubquery("per-ip", "SQ2", 1))
+    cluster.stores()
+    metrics.take({"im": "im-0", "instances": [report(0, 20, 1)]}, cluster.now)
+
+    class Asked:
+        async def figures(self, **question: Any) -> dict[str, Any]:
+            return metrics.answer(question, cluster.now)
+
+    asked = cast(Any, Asked())
+    found = asyncio.run(query_routes._with_figures(asked, views.detail(cluster.state, cluster.state.queries["per-ip"])))
+    assert found["unused"] == {"late": 1, "odd_times": 0, "before_since": 0, "dead_letters": 20}
 
 
 def test_streams_that_are_declared_and_those_that_queries_put_out(cluster: Cluster) -> None:

@@ -235,6 +235,18 @@ class TestDeploy:
         dead = {"SQ0": 1, "SQ1": 1, "SQ2": 1, "SQ3": 1, "page_views": 8}
         assert QueryRecord.from_json(cluster.nodes[node("queries", "per-ip")]).unused == Unused(6, 0, 0, dead)
 
+    def test_where_not_all_instances_could_say_it_says_nothing_of_that(self) -> None:
+        """What the metric server was told is shown then."""
+        cluster = Cluster().running()
+        first, *others = cluster.state.plans["per-ip"].instances
+        cluster.says(first.im, instance_node("per-ip", first.subquery, first.index), "failed", "no room")
+        for each in others:
+            status = Status(1, "failed", "no room", unused=Unused(late=5))
+            cluster.do(StatusesSeen(each.im, {instance_node("per-ip", each.subquery, each.index): status}))
+        record = cluster.nodes[node("queries", "per-ip")]
+        assert (record["state"], record.pop("unused")) == ("failed", None)
+        assert QueryRecord.from_json(record).unused is None, "one that was written before"
+
     def test_conflicts_change_nothing(self) -> None:
         cluster = Cluster().running()
         before = dict(cluster.nodes)

@@ -22,6 +22,7 @@ from cep.model.streams import Stream, TextFiles
 from instance_manager.control.assignment_checks import assigned_plan, assignment_of, check_paths, tables_of
 from orchestrator.records import InstanceManager, PublisherRecord, Status, SubscriptionRecord
 from orchestrator.rest import views
+from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import (
     DiscardNode,
@@ -167,6 +168,19 @@ def test_statuses_and_registrations_are_read_or_refused(data: st.DataObject) -> 
     mutant = _replaced(document, data.draw(st.sampled_from(_places(document))), data.draw(WRONG))
     with contextlib.suppress(CepError):
         read(mutant)
+
+
+def test_publishers_hear_that_a_query_is_set_aside_in_the_middle_of_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug in a step of it; it reads nothing any more."""
+    cluster = Cluster().running()
+    (name,) = cluster.state.plans["per-ip"].streams
+    cluster.do(OpenPublisher(PublisherRecord(name, "p", "ipc:///p")))
+    since = cluster.state.changes
+    monkeypatch.setattr(Checkpoints, "advance", lambda self, record, now: 1 // 0)
+    (instance, *_) = cluster.state.plans["per-ip"].instances
+    cluster.says(instance.im, instance_node("per-ip", instance.subquery, instance.index), "running", rows=1)
+    assert "per-ip" in cluster.state.quarantine.queries
+    assert cluster.state.read_anew("ipc:///p", since) == [name]
 
 
 class TestOneQuery:

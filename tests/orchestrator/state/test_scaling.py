@@ -157,6 +157,33 @@ def test_buckets_that_the_balancing_moves_give_way_to_what_a_user_asks_for() -> 
     assert table(cluster) == tuple(bucket * 3 // 4096 for bucket in range(4096))
 
 
+def test_who_asks_for_the_table_that_is_there_gets_it() -> None:
+    """Though the balancing wanted another one; and is not told why something else did not come about."""
+    cluster = running("at-once")
+    at_first = table(cluster)
+    cluster.do(MoveBuckets("per-ip", "SQ2", DEALT, unasked=True))
+    cluster.do(MoveBuckets("per-ip", "SQ2", at_first))
+    cluster.stores()
+    assert cluster.state_of() == "running" and table(cluster) == at_first
+    cluster.do(ScaleSubquery("per-ip", "SQ2", 3))
+    cluster.stores(error="disk full")
+    assert "disk full" in cluster.state.queries["per-ip"].refused
+    cluster.do(MoveBuckets("per-ip", "SQ2", at_first))
+    assert cluster.state.queries["per-ip"].refused == ""
+
+
+def test_a_table_of_more_buckets_than_a_node_holds_is_refused() -> None:
+    cluster = WithoutDisk()
+    cluster.managers = {im: manager(im) for im in IMS}
+    cluster.see()
+    cluster.submit(query().options(buckets=1 << 17).build())
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    with pytest.raises(QueryError, match="1 table of 131,072 buckets, expected at most 100,000 in all where a query recovers"):
+        cluster.do(MoveBuckets("per-ip", "SQ2", (0,) * (1 << 17)))
+    assert cluster.state.queries["per-ip"].change is None
+
+
 def test_what_a_user_asks_for_comes_before_what_the_balancing_wants() -> None:
     cluster = running("at-once")
     there = other(cluster)
