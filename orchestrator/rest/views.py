@@ -306,8 +306,9 @@ def _readers(state: ClusterState, record: QueryRecord, stream: str) -> Iterator[
     for edge in (edge for edge in plan.edges if edge.is_input and edge.consumer == stream):
         for instance in plan.instances_of(edge.target):
             status = state.status(record, instance)
-            # Of a query that recovers they are named while they are made anew, too: what they are sent is kept for them meanwhile.
-            if recovers(plan) or (status is not None and status.state not in _NOT_READING):
+            # Of a query that recovers they are named while they are made anew, too: what they are sent is kept for them meanwhile. Of an
+            # instance manager that is absent nothing is known, but it may come yet: who closes would have its last word heard by nobody.
+            if recovers(plan) or status is None or status.state not in _NOT_READING:
                 yield _reader(plan, record, edge, instance, status)
 
 

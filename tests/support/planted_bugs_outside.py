@@ -581,8 +581,8 @@ OUTSIDE_BUGS = (
     Bug(
         "what buckets an earlier deployment reports is counted",
         f"{_BALANCE}/buckets.py",
-        'if report["epoch"] == epoch]',
-        "if True]",
+        '(report["epoch"], report.get("attempt") or 0) == (epoch, table.attempt)]',
+        'report.get("attempt", 0) == table.attempt]',
         ("orchestrator/balance/test_buckets.py",),
     ),
     Bug(

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from cep.config import instance_node
 from cep.errors import NotFound
 from cep.model.streams import Stream
 from orchestrator.metrics.server import Metrics
@@ -101,6 +102,18 @@ def test_what_a_running_query_has_not_used_is_that_of_the_instances_that_it_has(
     asked = cast(Any, Asked())
     found = asyncio.run(query_routes._with_figures(asked, views.detail(cluster.state, cluster.state.queries["per-ip"])))
     assert found["unused"] == {"late": 1, "odd_times": 0, "before_since": 0, "dead_letters": 20}
+
+
+def test_a_reader_whose_instance_manager_is_absent_is_named(cluster: Cluster) -> None:
+    """It may come yet, as one that was frozen for longer than its session: a publisher that closes meanwhile has its last word to say."""
+    (name,) = (each.name for each in query().streams)
+    before = views.stream_readers(cluster.state, name)
+    (instance, *_) = cluster.state.plans["per-ip"].instances_of("SQ1")
+    del cluster.state.statuses[instance.im, instance_node("per-ip", "SQ1", instance.index)]
+    found = views.stream_readers(cluster.state, name)
+    assert [each["instance"] for each in found] == [each["instance"] for each in before] and not found[instance.index]["here"]
+    cluster.says(instance.im, instance_node("per-ip", "SQ1", instance.index), "ended")
+    assert len(views.stream_readers(cluster.state, name)) == len(before) - 1
 
 
 def test_streams_that_are_declared_and_those_that_queries_put_out(cluster: Cluster) -> None:
