@@ -160,6 +160,17 @@ def the_cluster_of_many(request: pytest.FixtureRequest, tmp_path_factory: pytest
     shared.leave_clean()
 
 
+@pytest.fixture(autouse=True)
+def queries_of_one_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    shared = one_cluster_of(request.node.nodeid)
+    if shared is None or "cluster" not in request.fixturenames:
+        yield
+        return
+    request.getfixturevalue("cluster")
+    with shared.queries_of_a_test():
+        yield
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
     """A process has one Spark at a time, and later tests may start another; a cluster that no test needs takes time of the others."""

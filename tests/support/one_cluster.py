@@ -2,12 +2,14 @@
 
 The files of one are one share of the run (`tests/conftest.py`), one after the other in the same process. Each gets a cluster without
 queries and streams, and fails where it has ended, or changed, what others rely on; instance managers may be killed, for they come back.
+The queries of one test are gone before the next begins, for a query whose rows have all come may still be running.
 A test that kills others, needs other settings, or looks at the figures of a whole cluster starts one of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -39,6 +41,16 @@ class OneCluster:
             self._cluster = self._open.enter_context(LocalCluster(self.instances, data=[data], **self.settings))
             self._processes = _without_managers(self._cluster)
         return self._cluster
+
+    @contextlib.contextmanager
+    def queries_of_a_test(self) -> Iterator[None]:
+        """Those that are started within are deleted behind it."""
+        cluster = self._cluster
+        assert cluster is not None
+        before = {query["name"] for query in cluster.queries()}
+        yield
+        if cluster.supervisor.poll() is None:  # one test kills the whole
+            until(lambda: not _delete_queries(cluster, before))
 
     def leave_clean(self) -> None:
         """Forgets queries and streams. Where something else is not as it was, the next file gets a new cluster."""
@@ -110,10 +122,17 @@ def _without_managers(cluster: LocalCluster) -> set[tuple[str, int]]:
     return {(name, pid) for name, pid in cluster.processes() if not name.startswith("im-")}
 
 
-def _is_empty(cluster: LocalCluster) -> bool:
-    for query in cluster.queries():
+def _delete_queries(cluster: LocalCluster, kept: Collection[str] = ()) -> list[str]:
+    """Those that were there and are not `kept`: one that another reads is not gone yet."""
+    names = [query["name"] for query in cluster.queries() if query["name"] not in kept]
+    for name in names:
         with contextlib.suppress(Conflict, NotFound):  # another reads what it puts out
-            cluster.query(query["name"]).delete()
+            cluster.query(name).delete()
+    return names
+
+
+def _is_empty(cluster: LocalCluster) -> bool:
+    _delete_queries(cluster)
     for stream in cluster.rest.get("/streams"):
         for publisher in stream["publishers"]:
             name, of = (quote(each["name"], safe="") for each in (stream, publisher))
