@@ -58,14 +58,19 @@ class HostRecovery:
     archive: Archive
     asked: int = -1  # the greatest that was heard of
     last: int = -1  # the last that was taken
-    stored: Mapping[str, Any] | None = None  # what is told of the last that is on the disk, or could not be
+    written: int = -1  # the last that is on the disk, or could not be
+    written_as: Mapping[str, Any] | None = None  # what is to be told of it
+    stored: Mapping[str, Any] | None = None  # what is told: that of the last for which all others of its query here have theirs
     wants: bool = False  # another one should be taken at once
+    calls: int = 0  # so often it has begun to want one
     covered: bool = False  # all that it has put out is committed, and its clients have it; looked at when it has ended, or is restored so
     given_up: bool = False  # its query is stopped, or has failed: its end waits for no client
     taken: dict[int, Mapping[int, Taken]] = field(default_factory=dict)  # by checkpoint: of which of its publishers it had what
     taken_last: Mapping[int, Taken] = field(default_factory=dict)  # likewise, at the last one
     come: tuple[int, int] = (-1, -1)  # so often its sources had been read then, and so many subscriptions had come
     news: bool = True  # something has come in, or gone out, that the last one that is stored has not
+    is_busy: bool = False  # has it had news again and again lately?
+    had_news_ns: int = -(1 << 62)  # when one was taken that had any
     pressing: bool = False  # a publisher waits for the next commit
     received: int = 0  # bytes that had come of publishers at the last one
     restored: int = 0  # the checkpoint from which this attempt goes on
@@ -209,7 +214,7 @@ class InstanceHost:
         """What the orchestrator is told as soon as it changes."""
         state = self.instance.state, self.table_version, self.step
         own = self.recovery
-        return state if own is None else (*state, own.stored and tuple(own.stored["number"]), own.wants, own.news, own.covered)
+        return state if own is None else (*state, own.stored and tuple(own.stored["number"]), own.calls, own.news, own.covered)
 
     @property
     def table_version(self) -> int:
