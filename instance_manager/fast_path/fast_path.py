@@ -12,7 +12,8 @@ was received and writes the one that leaves (`cep.kernels.relay`). Rules:
    tick has nothing to do there.
 4. What leaves for a subscriber of a query that recovers is kept there, a run of messages for each call of the kernel; at once it is sent,
    too. What the kernel has counted of it is given back with all the rest, and so before any Barrier.
-5. An instance that has to say that there is news (`HostRecovery.news`) enters when it has: the first message is it.
+5. An instance that has to say that there is news (`HostRecovery.news`) enters when it has: the first message is it. One that tells at
+   once, and has a checkpoint that is not committed yet, enters behind the commit. Neither is tried in vain meanwhile.
 6. A path that is tried in vain, or left without having taken any message, waits twice as many steps before the next try as before this
    one.
 """
@@ -132,7 +133,7 @@ class FastPath:
             self._skipped -= 1
             return
         own = self.hosted.recovery
-        if own is not None and not own.news and (self.hosted.entries or self.hosted.outlets):
+        if own is not None and (self.hosted.entries or self.hosted.outlets) and (not own.news or self._awaits_commit()):
             return
         exit_ = self._exit()
         entrance = None if exit_ is None else self._entrance()
@@ -144,6 +145,9 @@ class FastPath:
         for id_ in (entrance.id, entrance.named, exit_.channel.id, *self.hosted.outlets):
             self.paths.entered[id_] = self
         self.sockets.inbound.takers[entrance.id] = self.take
+
+    def _awaits_commit(self) -> bool:
+        return any(isinstance(target.channel, ToldChannel) and bool(target.channel.behind) for target in self.output.targets)
 
     def _in_vain(self) -> None:
         self._skip = self._skipped = min(2 * self._skip, self.paths.wait_max)

@@ -765,6 +765,20 @@ OUTSIDE_BUGS = (
         "        self._unwritten.add(key)\n",
         ("instance_manager/control/test_control.py",),
     ),
+    Bug(
+        "pieces of one query are told of one by one",
+        "instance_manager/recovery/checkpoints.py",
+        "            for each in beside:\n                self._tell(each)\n",
+        "            self._tell(hosted)\n",
+        ("simulation/test_recovery.py",),
+    ),
+    Bug(
+        "what has news again and again says each time that it has none",
+        "instance_manager/recovery/checkpoints.py",
+        "own.news = recently or ",
+        "own.news = ",
+        ("instance_manager/fast_path/test_fast_path.py",),
+    ),
     # clients
     Bug(
         "a publisher goes on with the number that its last reader knows",

@@ -568,10 +568,10 @@ def test_a_query_that_recovers_takes_it_too(monkeypatch: pytest.MonkeyPatch, fir
     monkeypatch.setattr("instance_manager.loop.SLICE_NS", NEVER)
     with interpreted(), script(first, 1 << 20, 1 << 20, recover) as made:
         for _ in range(2):
-            for _ in range(8):
+            for _ in range(12):
                 made.act("batch", [1, 0, 1], 0, 1_000)
             path = fast_path_of(made)
-            assert path.state[MESSAGES] >= 4, "the first asks for credit, and is the news"
+            assert path.state[MESSAGES] >= 4, "the first asks for credit, and a path that was left unused waits a little"
             made.checkpoint()
             check(made)
             made.commit()
@@ -586,6 +586,7 @@ def test_a_query_that_recovers_takes_it_too(monkeypatch: pytest.MonkeyPatch, fir
 
 def test_one_with_nothing_new_says_so_by_its_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("instance_manager.loop.SLICE_NS", NEVER)
+    monkeypatch.setattr("instance_manager.recovery.checkpoints.QUIET_NS", 0)
     for first in (True, False):
         with interpreted(), script(first, 1 << 20, 1 << 20, "at-once") as made:
             for _ in range(4):
@@ -596,6 +597,22 @@ def test_one_with_nothing_new_says_so_by_its_first_message(monkeypatch: pytest.M
             assert own is not None and not own.news and not path.entered
             made.act("batch", [1], 0, 1_000)
             assert own.news and path.entered
+
+
+def test_one_with_news_again_and_again_does_not_say_that_it_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each word of it costs the orchestrator time; one that has been quiet for a while says so."""
+    monkeypatch.setattr("instance_manager.loop.SLICE_NS", NEVER)
+    with interpreted(), script(True, 1 << 20, 1 << 20, "on-commit") as made:
+        own, said = made.stations[0].hosted.recovery, list[bool]()
+        assert own is not None
+        for quiet_ns, rows in ((0, [1]), (NEVER, [1]), (NEVER, []), (0, [])):
+            monkeypatch.setattr("instance_manager.recovery.checkpoints.QUIET_NS", quiet_ns)
+            if rows:
+                made.act("batch", rows, 0, 1_000)
+            made.checkpoint()
+            made.commit()
+            said.append(own.news)
+        assert said == [False, True, True, False]
 
 
 def test_what_a_restored_reader_may_not_take_passes_on_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
