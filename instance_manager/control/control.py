@@ -281,6 +281,7 @@ class Control:
         publishers = self._asked.publishers(streams) if streams else {}
         wanted = self.obligations.tables_wanted(changed)
         tables = self._asked.tables(wanted) if wanted else {}
+        self._watched -= keys  # of one that was withdrawn nothing tells that it is there again, but the listing
         self._watched |= {key for key, document in found.items() if not isinstance(document, ProtocolError)}
         self._to_read = set()
         pieces = ReadPieces()

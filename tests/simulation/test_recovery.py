@@ -100,6 +100,11 @@ def test_one_that_is_scaled_and_upgraded_meanwhile(seed: int) -> None:
     assert found.wrong == [] and found.recoveries and found.moved.instances
 
 
+def test_an_instance_that_moved_away_and_back_before_its_process_saw_that() -> None:
+    """Its assignment had gone when it was read, and was there again in the listing, and counted as read."""
+    assert run_seed(900_148, ScheduleTrace()).wrong == []
+
+
 def test_one_that_had_ended_is_over_when_its_readers_have_all() -> None:
     """It is scaled when all its instances have ended and readers have not acknowledged that; its first status said that it is over."""
     assert run_seed(400_184, ScheduleTrace()).wrong == []

@@ -37,7 +37,7 @@ from instance_manager.control.commands import (
     RemoveInstance,
     RunInstance,
 )
-from instance_manager.control.control import Control
+from instance_manager.control.control import AssignmentChanged, Control, ListingChanged
 from instance_manager.control.own_nodes import OwnNodes
 from instance_manager.hosting import Preparation
 from simulation.clock import ProcessClock
@@ -135,6 +135,22 @@ def test_what_is_withdrawn_goes_with_its_status(bench: Bench) -> None:
     bench.orchestrator.delete(node("assignments", IM, KEY))
     bench.settle()
     assert bench.kinds == [AddInstance, RunInstance, RemoveInstance] and bench.read("status", IM, KEY) is None
+
+
+def test_what_is_withdrawn_and_assigned_again_before_that_is_told_is_read(bench: Bench) -> None:
+    """A query recovered twice: an instance was moved away, and back. That its assignment had gone was read, and in the listing it was."""
+    bench.settle()
+    bench.assign("ready")
+    bench.settle()
+    bench.orchestrator.delete(node("assignments", IM, KEY))
+    bench.schedule.pause_until(bench.schedule.now_ns + 50 * MS)
+    words = bench.control.mailbox.take(0)
+    assert set(map(type, words)) == {AssignmentChanged, ListingChanged}
+    assert bench.control.turn([word for word in words if isinstance(word, AssignmentChanged)])
+    bench.assign("ready", epoch=2)
+    assert bench.control.turn([ListingChanged()])
+    bench.settle()
+    assert [command.hosted.epoch for command in bench.asked if isinstance(command, AddInstance)] == [1, 2]
 
 
 def test_what_cannot_be_built_is_its_querys_failure(bench: Bench) -> None:
