@@ -80,11 +80,9 @@ class Checkpoints:
 
     def remove(self, hosted: InstanceHost) -> None:
         hosted.movement.checkpoint.on_taken = None
-        if hosted.recovery is not None:
-            query = hosted.instance.query
-            self._there[query] = [each for each in self._there[query] if each is not hosted]
-            if not self._there[query]:
-                del self._there[query]
+        query = hosted.instance.query
+        if others := [each for each in self._there.pop(query, []) if each is not hosted]:
+            self._there[query] = others
 
     def hear(self, hosted: InstanceHost, said: Checkpointing) -> None:
         """What stands in `/checkpoints/<query>`; of another attempt than the instance's it says nothing to it."""
