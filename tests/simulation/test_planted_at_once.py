@@ -129,4 +129,4 @@ class TestPlanted:
     def test_elements_without_rows_that_are_confirmed_by_what_was_consumed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Found by programs on a real cluster that did not read for a while."""
         monkeypatch.setattr(KeptChannel, "_is_confirmed", lambda self, following: self.unconfirmed[0][1] <= self.client.consumed)
-        assert _found(1666, faults=OFTEN)
+        assert _found(1666, range(1000, 4000), OFTEN)
