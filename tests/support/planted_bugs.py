@@ -433,8 +433,8 @@ BUGS = (
     Bug(
         "what leaves by the fast path is news to nobody",
         "instance_manager/fast_path/fast_path.py",
-        "if own is not None and not own.news and (",
-        "if own is not None and False and (",
+        "(not own.news or self._awaits_commit())",
+        "self._awaits_commit()",
     ),
     Bug(
         "what a publisher has promised on the fast path is forgotten by its checkpoint",
