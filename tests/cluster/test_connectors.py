@@ -268,7 +268,7 @@ def test_one_that_fails_says_why_and_harms_no_other(cluster: LocalCluster, tmp_p
     cluster.connect({"name": "early", "stream": "nowhere", "from": files | {"pattern": "*.jsonl"}})  # it goes on where it was
     put(tmp_path / "later", 1, [record(1), record(2)])
     # The first record is taken once more where that it was taken was not noted yet.
-    until(lambda: state(cluster, "early")["epoch"] > epoch and state(cluster, "early")["rows"] >= 2)
+    until(lambda: state(cluster, "early")["epoch"] > epoch and state(cluster, "early")["rows"] in (2, 3))
     assert state(cluster, "early")["error"] == ""
     listed = runner.invoke(app, ["connectors", "--url", cluster.rest.url]).output
     assert "from files" in listed and "running" in listed
