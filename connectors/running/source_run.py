@@ -120,8 +120,7 @@ class PartitionRun:
             run.figures.turn("running")
             run.figures.behind[self.partition] = polled.behind
             if len(polled):
-                if self.source.replayable and not self.source.numbered:
-                    run.notes.write(self.name, {"number": self._number, "place": place})
+                self._notes(place)
                 self._send(publisher, polled)
             if polled.place != place or len(polled):
                 reader.committed(polled.place)
@@ -129,9 +128,15 @@ class PartitionRun:
             if polled.ended:
                 return self._end(publisher, place)
             self._look(publisher)
+        self._notes(place)  # queries that do not recover have not said what they have
         if not run.exiting:
             self._leave()
         return True
+
+    def _notes(self, place: Place | None) -> None:
+        """At which place the record of the next number is."""
+        if self.source.replayable and not self.source.numbered:
+            self.run.notes.write(self.name, {"number": self._number, "place": place})
 
     def _end(self, publisher: Publisher, place: Place) -> bool:
         """The last publisher of the stream to close ends it."""

@@ -258,8 +258,8 @@ class StreamReaders(dict[int, StreamReader]):
         return [reader for reader in self.values() if reader.is_to_be_asked]
 
     def _moves(self, reader: StreamReader, endpoint: str) -> None:
-        """One that has let us in says so itself. Before, what asks it may have come when its process was gone; it may have moved away since,
-        and back to the same address."""
+        """One that has let us in says so itself. Before, what asks it may have come when its process was gone; and it may have moved
+        away since, and back to the same address."""
         if not reader.opened:
             reader.endpoint, reader.asked = endpoint, False
 

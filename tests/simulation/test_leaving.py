@@ -29,6 +29,11 @@ def test_one_that_recovers_stays_while_all_hosts_are_left_and_goes_on_at_what_li
     assert found.left == 2 and found.recoveries == 2 and found.wrong == []
 
 
+def test_a_publisher_that_opens_as_its_reader_moves_away_and_back_is_heard() -> None:
+    found = run_seed(912363, ScheduleTrace())
+    assert found.left == 2 and found.wrong == []
+
+
 def test_the_same_seed_leaves_the_same_hosts() -> None:
     once, again = ScheduleTrace(keep=True), ScheduleTrace(keep=True)
     assert run_seed(63, once).left == run_seed(63, again).left

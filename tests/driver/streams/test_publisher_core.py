@@ -119,11 +119,19 @@ def test_one_that_has_moved_before_it_heard_us_is_asked_where_it_is() -> None:
     """Its process may have been gone when what asked it came: its query never heard of this publisher, and its stream never ended."""
     made = core()
     (reader,), _ = made.ask([document()])
-    assert made.drop_gone([document()]) == []
     commands = made.drop_gone([document(endpoint=THERE)])
     assert commands[0] == Listen(THERE, reader.channel) and said(commands) == [(wire.OPEN, THERE, 0)]
-    assert made.drop_gone([document(endpoint=THERE)]) == [] and let_in(made, reader) == []
+    assert let_in(made, reader) == []
     assert made.drop_gone([document(endpoint=HERE)]) == [] and reader.endpoint == THERE, "it says itself when it moves"
+
+
+def test_one_that_has_moved_and_back_before_it_heard_us_is_asked_again() -> None:
+    """What asked it came while it was elsewhere, and its publisher heard of neither move."""
+    made = core()
+    (reader,), _ = made.ask([document()])
+    assert said(made.drop_gone([document()])) == [(wire.OPEN, HERE, 0)]
+    assert let_in(made, reader) == []
+    assert made.drop_gone([document()]) == [], "it has let us in"
 
 
 def test_one_that_is_not_there_is_gone() -> None:
