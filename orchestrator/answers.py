@@ -24,14 +24,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class StateQuestion:
-    """`ask` is called after every change until it gives something."""
+    """`ask` is called after every change, once that is written, until it gives something."""
 
     ask: Callable[[ClusterState], Any]
     answer: Future[Any]
 
 
 class PendingAnswers:
-    """Results that wait until they are written, and questions that wait for a change."""
+    """Results and answers, which wait until what they are of is written."""
 
     def __init__(self) -> None:
         self._unwritten: list[tuple[Future[Any], Any]] = []
@@ -51,6 +51,9 @@ class PendingAnswers:
             answer.set_exception(error)
 
     def keep(self, question: StateQuestion) -> None:
+        self._questions = [
+            each for each in self._questions if not each.answer.cancelled()
+        ]  # nobody looks for as long as nothing is written
         self._questions.append(question)
 
     def written(self) -> None:

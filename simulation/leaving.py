@@ -35,6 +35,7 @@ STANDSTILL_NS = 3 * S  # so long nothing leaves where nothing keeps it from goin
 LOOK_NS = 300 * MS
 BETWEEN_NS = (20 * MS, 200 * MS, 2 * S)
 JOINS_ANEW_NS = 3 * S  # at most, after it has left
+SEEN_NS = 2 * S  # so long an orchestrator may not know yet that it has joined
 
 
 def host_name(number: int) -> str:
@@ -114,7 +115,8 @@ class Evacuations:
         self.agents = [HostProcess(*own, number, cluster.machine, 1) for number in range(hosts)] if count else []
         self.asked: set[str] = set()
         self.done = 0
-        self._was_nowhere = False  # has every instance manager been on a host that was left?
+        self._was_nowhere = False  # has every instance manager been on a host that was left, or had hardly joined?
+        self._joined_ns: dict[str, int] = {}  # hosts that have joined anew
         self._empty: list[Left] = []
         self._ended: set[str] = set()  # hosts that have left, and have not joined anew
         self._wrong: list[str] = []
@@ -138,7 +140,8 @@ class Evacuations:
 
     def _leave(self, choose: random.Random, agent: HostProcess) -> None:
         self.asked.add(agent.name)
-        self._was_nowhere |= all(host_of(each.endpoint) in self.asked for each in self.cluster.managers)
+        hardly = {host for host, at in self._joined_ns.items() if self.cluster.schedule.now_ns - at < SEEN_NS}
+        self._was_nowhere |= all(host_of(each.endpoint) in self.asked | hardly for each in self.cluster.managers)
         ends = self.ends and agent.name != host_name(0) and choose.random() < 0.6
         left = self._asked_until_empty(agent.name)
         if left is None:
@@ -209,6 +212,7 @@ class Evacuations:
         self.agents[number].start()
         for each in managers:
             self.cluster.restart_manager(each)
+        self._joined_ns[agent.name] = self.cluster.schedule.now_ns
         self.asked.discard(agent.name)
         self._ended.discard(agent.name)
 

@@ -191,10 +191,12 @@ class TestZooKeeperAway:
         zookeeper.kill()
         until(lambda: not service.connected)
         assert service.ask(lambda state: state.queries["per-ip"].state).result(HANG_S) == "running"
+        written = service.wait(lambda state: service._registry.is_written if "meanwhile" in state.queries else None)
         asked = service.deploy(query("meanwhile"), {}, True)
         assert not asked.done()
         zookeeper.start()
         asked.result(HANG_S)
+        assert written.result(HANG_S), "whoever waits for a change hears of it when another leader would know it, too"
         state_is(service, "running", "meanwhile")
         assert zookeeper.client.retry(zookeeper.client.get, path)[1].mzxid == before
         assert service.ask(lambda state: state.queries["per-ip"].state).result(HANG_S) == "running"

@@ -100,6 +100,12 @@ def test_one_that_is_scaled_and_upgraded_meanwhile(seed: int) -> None:
     assert found.wrong == [] and found.recoveries and found.moved.instances
 
 
+def test_what_a_leader_decides_while_zookeeper_is_away_is_not_told() -> None:
+    """Its successor placed the next attempt elsewhere, and publishers knew where it was, as they had been told."""
+    found = run_seed(933004, ScheduleTrace())
+    assert found.wrong == [] and found.recoveries
+
+
 def test_an_instance_that_moved_away_and_back_before_its_process_saw_that() -> None:
     """Its assignment had gone when it was read, and was there again in the listing, and counted as read."""
     assert run_seed(900_148, ScheduleTrace()).wrong == []
