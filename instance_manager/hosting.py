@@ -58,8 +58,7 @@ class HostRecovery:
     archive: Archive
     asked: int = -1  # the greatest that was heard of
     last: int = -1  # the last that was taken
-    written: int = -1  # the last that is on the disk, or could not be
-    written_as: Mapping[str, Any] | None = None  # what is to be told of it
+    written: Mapping[str, Any] | None = None  # what is to be told of the last that is on the disk, or could not be
     stored: Mapping[str, Any] | None = None  # what is told: that of the last for which all others of its query here have theirs
     wants: bool = False  # another one should be taken at once
     calls: int = 0  # so often it has begun to want one

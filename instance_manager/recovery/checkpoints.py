@@ -182,7 +182,7 @@ class Checkpoints:
         own = hosted.recovery
         number = CheckpointNumber(*stored.document["number"]).packed
         if own is not None and own.attempt == stored.attempt and number == own.last:
-            own.written, own.written_as = number, stored.document
+            own.written = stored.document
             if stored.document["error"]:
                 self._tell(hosted)
                 return
@@ -190,22 +190,29 @@ class Checkpoints:
             for node in hosted.instance.nodes:
                 if isinstance(node.stateful, KeepsBlocks):
                     node.stateful.stored(number)
-            self._tell_together(hosted, number)
+            self._tell_together(hosted)
 
-    def _tell_together(self, hosted: InstanceHost, number: int) -> None:
+    def _tell_together(self, hosted: InstanceHost) -> None:
         """Of this one and of the others of its attempt here, when all have theirs."""
+        last = _written(hosted)
         beside = [each for each in self._there[hosted.instance.query] if (each.epoch, each.attempt) == (hosted.epoch, hosted.attempt)]
-        if all(each.recovery is not None and each.recovery.written == number for each in beside):
+        if all(_written(each) == last for each in beside):
             for each in beside:
                 self._tell(each)
 
     def _tell(self, hosted: InstanceHost) -> None:
         own = hosted.recovery
         assert own is not None
-        own.stored = own.written_as
+        own.stored = own.written
         recently = own.is_busy and self.clock.steady_ns() - own.had_news_ns < QUIET_NS
         own.news = recently or self._has_news(hosted, own, _waiting(hosted))
         hosted.wake()
+
+
+def _written(hosted: InstanceHost) -> list[int] | None:
+    """The number of the last that is on the disk."""
+    own = hosted.recovery
+    return None if own is None or own.written is None else own.written["number"]
 
 
 def _presses(subscription: KeptChannel) -> bool:
