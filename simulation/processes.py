@@ -15,7 +15,7 @@ from cep.world.rings import Rings
 from cep.world.store import Store
 from instance_manager.control.control import Control
 from instance_manager.hosting import Preparation
-from instance_manager.loop import Loop
+from instance_manager.loop import TICK_NS, Loop
 from orchestrator.election import Candidate
 from orchestrator.metrics.client import MetricClient
 from orchestrator.rest.api import Api
@@ -160,6 +160,8 @@ class InstanceManagerProcess:
     def _loop_turn(self) -> int:
         with nothing_compiles():
             goes_on = self.loop.turn()
+        if self.loop.in_doubt:  # it parks until it is asked something; no tick comes meanwhile
+            return self.clock.now_ns + TICK_NS
         return self.clock.now_ns if goes_on else self.clock.virtual_ns(self.loop.next_tick)
 
     def _control_turn(self) -> int | None:
