@@ -23,6 +23,7 @@ class Numbering:
         self.declare(stream)
         self.max_time = self.sent_until = MIN_TIME  # what the stamp follows; the greatest event time of a row that was sent
         self.record = 0
+        self.underway: int | None = None  # while a batch is: `max_time` without its rows, which some readers have not got yet
 
     def declare(self, stream: Stream) -> None:
         """The rows that come next have its columns."""
@@ -30,13 +31,19 @@ class Numbering:
         self.fingerprint = self.format.fingerprint
 
     def advance(self, greatest: int) -> int:
-        """Rows are to be sent with `greatest` as their greatest event time; the greatest before them."""
-        before = self.max_time
+        """Rows are to be sent with `greatest` as their greatest event time; the greatest before them. Until they are `sent`, what has no
+        rows promises nothing of them."""
+        before = self.underway = self.max_time
         if greatest > before:
             self.max_time = greatest
         if greatest > self.sent_until:
             self.sent_until = greatest
         return before
+
+    def sent(self, rows: int) -> None:
+        """So many, to all that are to have them."""
+        self.record += rows
+        self.underway = None
 
     def pass_to(self, record: int) -> None:
         """The next row has that number. Raises DataError: a row before it has had it, or a greater one."""
@@ -49,6 +56,12 @@ class Numbering:
         if watermark > MIN_TIME:
             self.max_time = max(self.max_time, watermark + self.disorder)
 
+    @property
+    def watermark(self) -> int:
+        """What may be promised now, in any thread: `advance` changes the second first."""
+        time, underway = self.max_time, self.underway
+        return stamp_of(time if underway is None else underway, self.disorder)
+
     def batch(self, reader: StreamReader, size: int, created: int, stamp: int, fingerprint: int = 0) -> Header:
         """The header of a batch of `size` bytes that goes to this reader now, with the rows from number `record` on."""
         reader.credit.spend(size)
@@ -60,7 +73,7 @@ class Numbering:
 
     def element(self, kind: int, reader: StreamReader, stamp: int = MIN_TIME, record: int = 0) -> Header:
         """The header of an element without rows, which goes to this reader now."""
-        watermark = reader.watermark = stamp_of(self.max_time, self.disorder)
+        watermark = reader.watermark = max(reader.watermark, self.watermark)  # it may have its part of what is under way
         reader.sequence += 1
         return Header(kind, reader.channel, reader.sequence - 1, self.stream_id, self.fingerprint, watermark, 0, stamp, MIN_TIME, record)
 
@@ -71,5 +84,4 @@ class Numbering:
 
     def tell_watermark(self, readers: Iterable[StreamReader]) -> Sequence[StreamCommand]:
         """To those that do not know it yet."""
-        watermark = stamp_of(self.max_time, self.disorder)
-        return self.tell(wire.WATERMARK, [reader for reader in list(readers) if reader.watermark < watermark])
+        return self.tell(wire.WATERMARK, [reader for reader in list(readers) if reader.watermark < self.watermark])

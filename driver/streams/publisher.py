@@ -191,14 +191,12 @@ class Publisher:
         numbering, reader = core.numbering, core.readers.only(len(body))
         if reader is None:
             return False
-        core.underway = True
         before = numbering.advance(written.greatest)
         with self.lock:
             header = numbering.batch(reader, len(body), created_ns, before)
             if core.keep(reader, header, body):
                 self.plane.send(reader.endpoint, header, body)
-        numbering.record += written.rows
-        core.underway = False
+        numbering.sent(written.rows)
         return True
 
     def _send_small(self, written: Written, created_ns: int) -> Steps[None]:
@@ -218,11 +216,10 @@ class Publisher:
         core = self.core
         if core.readers.awaited:  # one may say how far it has come without us, and rows that are older are late
             yield Wait(self, lambda: not core.readers.awaited or core.closing or core.lost is not None)
-        core.underway = True
         try:
             yield from self._send_to_queries(written, created_ns)
         finally:
-            core.underway = False
+            core.numbering.underway = None
 
     def _send_to_queries(self, written: Written, created_ns: int) -> Steps[None]:
         numbering = self.core.numbering
@@ -238,7 +235,7 @@ class Publisher:
             for replica, part, stamp in self.rows.shares(written, route, created_ns, before, numbering.max_time, numbering.record):
                 ours = [reader for reader in readers if reader.replica == replica]
                 yield from self._send_to(ours, part, created_ns, stamp, self.rows.numbered.fingerprint)
-        numbering.record += written.rows
+        numbering.sent(written.rows)
 
     def _send_to(self, readers: Sequence[StreamReader], body: Any, created_ns: int, stamp: int, fingerprint: int) -> Steps[None]:
         """To the first of `readers` that has credit."""

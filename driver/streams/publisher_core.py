@@ -50,7 +50,6 @@ class PublisherCore:
         self.lost: ClusterError | None = None  # the cluster is out of reach, and no reader is left there; or another one has our name
         self.is_replaced = False  # by another publisher of our name in our process
         self.was_closed = False  # by a reader
-        self.underway = False  # a batch is, and its stamp is taken: what may be promised behind it is not to be told before it
 
     @property
     def described(self) -> str:
@@ -288,7 +287,7 @@ class PublisherCore:
         commands: list[StreamCommand] = [Send(reader.endpoint, header, body) for header, body in reader.backlog()]
         if reader.is_here and not self.closed:
             reader.told_all = True
-        if reader.is_here and not self.closed and not self.underway:
+        if reader.is_here and not self.closed and self.numbering.underway is None:
             commands += self.silence.say_idle([reader]) if self.silence.idle else self.numbering.tell_watermark([reader])
         return commands
 

@@ -474,8 +474,8 @@ OUTSIDE_BUGS = (
     Bug(
         "a publisher stamps what has no rows without the disorder",
         f"{_CLIENTS}/numbering.py",
-        "watermark = reader.watermark = stamp_of(self.max_time, self.disorder)\n        reader.sequence += 1",
-        "watermark = reader.watermark = stamp_of(self.max_time, 0)\n        reader.sequence += 1",
+        "return stamp_of(time if underway is None else underway, self.disorder)",
+        "return stamp_of(time if underway is None else underway, 0)",
         (_NUMBERING, _PUBLISHER_CORE),
     ),
     Bug(

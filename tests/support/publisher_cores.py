@@ -56,7 +56,7 @@ def send(made: PublisherCore, greatest: int, size: int = 10, rows: int = 1) -> l
         assert reader is not None
         found.append((reader, header := made.numbering.batch(reader, size, 7, before)))
         reader.note(header, bytes(size))
-    made.numbering.record += rows
+    made.numbering.sent(rows)
     return found
 
 

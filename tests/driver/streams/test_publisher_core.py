@@ -227,6 +227,19 @@ def test_it_follows_a_reader_that_moves() -> None:
     assert reader.is_here
 
 
+def test_what_it_says_to_one_that_moves_promises_nothing_of_rows_that_are_under_way() -> None:
+    """They go to the new place, and the old one would give out what is younger before them. One that has its part knows better."""
+    made, (one, other) = opened(document("a"), document("b"))
+    send(made, 5_000)
+    before = made.numbering.advance(9_000)
+    made.numbering.batch(one, 10, 7, before)  # and the other one has no credit
+    barriers = [redirect(made, reader)[0] for reader in (one, other)]
+    assert [each.header.watermark for each in barriers if isinstance(each, Send)] == [8_000, 4_000]
+    made.numbering.batch(other, 10, 7, before)
+    made.numbering.sent(1)
+    assert made.tell_watermark() == [] and (one.watermark, other.watermark) == (8_000, 8_000)
+
+
 @pytest.mark.parametrize("state", ["not opened", "last word said"])
 def test_it_follows_no_reader_then(state: str) -> None:
     made, (reader,) = opened()
