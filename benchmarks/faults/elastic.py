@@ -25,6 +25,7 @@ import typer
 
 from benchmarks.faults.recoveries import AnswerReader
 from benchmarks.metering import stopwatch
+from cep.errors import ClusterError
 from driver import TIME, UNBOUNDED, LocalCluster, Publisher, Query, Running, count, stream, sum_, window_start
 
 NAME, WINDOW_MS, BATCH_S, FILL_ROWS = "elastic", 100, 0.02, 10_000
@@ -139,9 +140,12 @@ class FlowingQuery:
         self.reader.thread.join(HANGS_S)
 
     def settle(self) -> None:
-        """Until a checkpoint is committed that was asked for from now on, and answers come as they are made."""
+        """Until a checkpoint is committed that was asked for from now on, and answers come as they are made. Raises ClusterError: the query
+        has failed."""
         number, began = self.last_commit, time.monotonic()
         while self.last_commit == number and time.monotonic() - began < HANGS_S:
+            if self.reader.error is not None:
+                raise ClusterError(f"there is nothing to measure any more: {self.reader.error}")
             time.sleep(0.05)
         while not self.reader.arrived or time.monotonic() - self.reader.arrived[-1] > 2 * WINDOW_MS / 1000:
             time.sleep(0.05)
