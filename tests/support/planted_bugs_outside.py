@@ -2020,4 +2020,25 @@ OUTSIDE_BUGS = (
         'if how == "inner":',
         ("sql/test_statements.py",),
     ),
+    Bug(
+        "what a publisher says beside a batch that is under way promises its rows",
+        f"{_CLIENTS}/numbering.py",
+        "time, underway = self.max_time, self.underway",
+        "time, underway = self.max_time, None",
+        (_PUBLISHER_CORE,),
+    ),
+    Bug(
+        "a reader that has moved, and back, before it let us in is not asked again",
+        _READERS_OF,
+        "        if not reader.opened:\n            reader.endpoint, reader.asked = endpoint, False",
+        "        if endpoint != reader.endpoint and not reader.opened:\n            reader.endpoint, reader.asked = endpoint, False",
+        (_PUBLISHER_CORE,),
+    ),
+    Bug(
+        "who waits for a change hears of it before it is written",
+        "orchestrator/service.py",
+        "            self._answers.written()\n            self._answers.look(self._state)",
+        "            self._answers.written()\n        if self.leads:\n            self._answers.look(self._state)",
+        ("orchestrator/test_service.py",),
+    ),
 )
