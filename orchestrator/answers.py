@@ -51,9 +51,6 @@ class PendingAnswers:
             answer.set_exception(error)
 
     def keep(self, question: StateQuestion) -> None:
-        self._questions = [
-            each for each in self._questions if not each.answer.cancelled()
-        ]  # nobody looks for as long as nothing is written
         self._questions.append(question)
 
     def written(self) -> None:
@@ -65,6 +62,10 @@ class PendingAnswers:
     def look(self, state: ClusterState) -> None:
         """Asks the questions anew."""
         self._questions = [question for question in self._questions if not _answered(question, state)]
+
+    def forget(self) -> None:
+        """Questions that nothing waits for any more; where nothing can be written nobody looks at them."""
+        self._questions = [question for question in self._questions if not question.answer.cancelled()]
 
     def refuse(self, error: Exception) -> None:
         """Nothing of it will be answered."""

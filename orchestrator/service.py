@@ -239,9 +239,11 @@ class Service:
             _LOG.warning("another orchestrator leads")
             self._drop_office()
             self._try_again = True  # to see which; perhaps it stands first again
-        if self.leads and self._registry.is_written:  # what is not, another leader may decide otherwise
+        if self.leads and self._registry.is_written:
             self._answers.written()
             self._answers.look(self._state)
+        else:  # what is not written another leader may decide otherwise
+            self._answers.forget()
         self._deadline = self._next_tick()
         return True
 
