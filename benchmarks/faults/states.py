@@ -124,7 +124,7 @@ class StateRun:
 
 
 def command(
-    gb: Annotated[float, typer.Option(min=0.001, help="About what the state takes in a checkpoint; in memory 1.3 to 2.7 times that.")] = 1.0,
+    gb: Annotated[float, typer.Option(min=0.001, help="About what it takes in a checkpoint; 1.3 to 2.7 times that in memory.")] = 1.0,
     parallelism: Annotated[int, typer.Option(min=1, help="Of the subquery that has it.")] = 1,
     rate: Annotated[int, typer.Option(min=1000, help="Rows a second.")] = 20_000,
     seconds: Annotated[float, typer.Option(min=0, help="How long costs are looked at, each time; 0: not at all.")] = 60.0,
