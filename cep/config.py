@@ -139,6 +139,12 @@ class ClusterConfig:
         return max(self.grace_s, self.session_timeout_s)
 
     @property
+    def lease_s(self) -> float:
+        """A process that was away for longer may count as dead. ZooKeeper hears of each a third of a session after it last did, so one that
+        stops just before that has two thirds left; the rest is for a heartbeat that is late."""
+        return self.session_timeout_s / 2
+
+    @property
     def rest(self) -> str:
         """The REST address as a URL."""
         if self.rest_url is not None:

@@ -19,7 +19,7 @@ from cep.dataflow.meter import Account, Meter
 from cep.elements import Fail, Stop
 from cep.model.limits import CAUSE_CHARS_MAX
 from cep.plan.channels import ChannelId
-from cep.service.mark import SINCE, Mark, Slot
+from cep.service.mark import SINCE, UNREAD, Mark, Slot
 from cep.transport import wire
 from cep.transport.sockets import Sockets
 from cep.transport.wire import Header
@@ -209,6 +209,8 @@ class Loop:
             moved = True
         if moved:
             self.meter.charge(hosted.instance.account)
+        if hosted.outlets and self.clients.subscribers.unread(hosted):  # before it is told that it has ended
+            self.slot.words[UNREAD] = 1
         self.telling.tell(hosted)
         self.slot.leave()
         return moved
@@ -244,6 +246,7 @@ class Loop:
         self.feeds.tick()
         for hosted in [each for each in self.leaving if not self.clients.subscribers.unread(each)]:
             self._remove(hosted)
+        self.slot.words[UNREAD] = any(map(self.clients.subscribers.unread, self.hosted.values()))
         self.meter.charge(self.accounts.ticks)
         self.on_tick(self, False)
 

@@ -79,7 +79,7 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
         tick,
         mark.loop,
         config.cluster.silence_s,
-        config.cluster.session_timeout_s,
+        config.cluster.lease_s,
         lambda: control.loop_is_back(),
         fast_path=config.cluster.fast_path,
         identity=(own["pid"], own["started"]),

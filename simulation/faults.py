@@ -37,9 +37,9 @@ GAPS_NS = (30 * MS, 300 * MS, 2 * S)  # between two faults, at most
 NOTICED_NS = (100 * MS, 6 * S)  # until ZooKeeper gives up the session of what was killed
 RESTARTED_NS = (10 * MS, 3 * S)  # until what keeps it up has started another one
 SEEN_NS = (MS, 30 * MS)  # until an orchestrator has seen that a process has ended
-EXPIRED_NS = 6_500 * MS  # of silence, and a session is over
+EXPIRED_NS = (4 * S, 6_500 * MS)  # after so long a session is over: its last heartbeat may have been just before, or was due
 BRIEFLY_NS = (MS, 4 * S)  # less than a session, or the patience with a silent client
-LONG_NS = (7 * S, 20 * S)  # more than a session
+LONG_NS = (4_500 * MS, 20 * S)  # perhaps more than a session
 AWAY_NS = (5 * MS, 12 * S)  # ZooKeeper
 JUMP_NS = 10 * 3600 * S
 FULL_NS = (50 * MS, 8 * S)
@@ -236,8 +236,8 @@ class Faults:
     def _freeze_beyond_session(self, process: OrchestratorProcess | InstanceManagerProcess, ns: int) -> str:
         if process in self._down or not (said := self._freeze(process, ns)):
             return ""
-        if ns > LONG_NS[0]:
-            self.schedule.at(self.schedule.now_ns + EXPIRED_NS, lambda: self._expire(process))
+        if ns > EXPIRED_NS[0] and ns > (over_ns := self._drawn(EXPIRED_NS)):
+            self.schedule.at(self.schedule.now_ns + over_ns, lambda: self._expire(process))
         return said
 
     # What hits

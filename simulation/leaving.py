@@ -8,7 +8,7 @@ of the query may take harm; and as long as it is that host, nothing of the query
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,11 +17,12 @@ from cep.model.hosts import AgentProcess, Host
 from cep.model.topology import Topology
 from cep.plan.moving import why_it_stays
 from cep.plan.physical import PhysicalPlan
+from cep.service.mark import UNREAD
 from cep.transport.endpoints import host_of
 from cep.world.coordination import Connection
 from cep.world.mailbox import Mailbox
 from driver.processes.host_keeper import LOOK_S, HostKeeper
-from driver.processes.joining import LEAVE_S
+from driver.processes.joining import LEAVE_S, WAIT_S
 from driver.rest import path
 from orchestrator.state.evacuations import ENDED, NOWHERE
 from simulation.client import ClientProcess
@@ -196,6 +197,7 @@ class Evacuations:
     def _end(self, choose: random.Random, agent: HostProcess) -> None:
         """Instance managers first, then what says that the host is there."""
         here = [number for number, each in enumerate(self.cluster.managers) if host_of(each.endpoint) == agent.name]
+        self._await_readers([self.cluster.managers[number] for number in here])
         for number in here:
             self.cluster.managers[number].kill(self.cluster.schedule.now_ns)
         agent.leave()
@@ -205,6 +207,12 @@ class Evacuations:
         if choose.random() < 0.5 or are_all_gone:  # a query without any instance manager stands still
             self.cluster.mover.pause(choose.randint(0, JOINS_ANEW_NS))
             self._join_anew(agent, here)
+
+    def _await_readers(self, managers: Sequence[InstanceManagerProcess]) -> None:
+        """Of what ended queries hold there."""
+        deadline_ns = self.cluster.schedule.now_ns + int(LEAVE_S * S)
+        while any(each.loop.slot.words[UNREAD] for each in managers) and self.cluster.schedule.now_ns < deadline_ns:
+            self.cluster.mover.pause(int(WAIT_S * S))
 
     def _join_anew(self, agent: HostProcess, managers: list[int]) -> None:
         number = self.agents.index(agent)

@@ -134,7 +134,7 @@ class InstanceManagerProcess:
             self._tick,
             mark.loop,
             config.silence_s,
-            config.session_timeout_s,
+            config.lease_s,
             lambda: self.control.loop_is_back(),
             self.clock,
             schedule.choose.getrandbits(48),

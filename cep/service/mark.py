@@ -25,7 +25,8 @@ _SLOT_BYTES, _WORDS, _WORD = 1984, 8, 8
 _FIRST = 64  # where the first slot is; before it the words of the process
 _LABEL_BYTES = _SLOT_BYTES - _WORDS * _WORD
 #: Words of a slot. WHO is the length of the label, 0: none; SINCE is steady, in ns, 0: not yet; OPERATOR counts from 1, 0: none.
-SINCE, WHO, OPERATOR, THREAD = range(4)
+#: UNREAD, of the loop: do readers still have to take what ended queries have put out here?
+SINCE, WHO, OPERATOR, THREAD, UNREAD = range(5)
 _STARTED = 0  # of the process, µs since 1970
 
 
@@ -124,6 +125,7 @@ class Page:
     started: int
     loop: Seen
     control: Seen
+    unread: bool = False
 
 
 def read_page(path: Path) -> Page | None:
@@ -134,7 +136,8 @@ def read_page(path: Path) -> Page | None:
         return None
     if len(page) != PAGE_BYTES:
         return None
-    return Page(page[:_FIRST].cast("q")[_STARTED], _seen(page, _FIRST), _seen(page, _FIRST + _SLOT_BYTES))
+    unread = bool(page[_FIRST : _FIRST + _WORDS * _WORD].cast("q")[UNREAD])
+    return Page(page[:_FIRST].cast("q")[_STARTED], _seen(page, _FIRST), _seen(page, _FIRST + _SLOT_BYTES), unread)
 
 
 def _seen(page: memoryview, at: int) -> Seen:

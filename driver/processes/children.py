@@ -181,6 +181,11 @@ class Children:
         """Names and process ids of those that run."""
         return [(name, process.pid) for name, process in self.running().items()]
 
+    def unread(self) -> list[str]:
+        """Those that hold what ended queries have put out, for readers that have not taken it yet."""
+        pages = ((name, child.mark and read_page(child.mark)) for name, child in self._children.items() if child.process is not None)
+        return [name for name, page in pages if page and page.unread]
+
     def tails(self, lines: int = 3) -> str:
         """The ends of all logs."""
         return "\n".join(f"--- {name}\n{self._tail(name, lines)}" for name in self._children)

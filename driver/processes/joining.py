@@ -3,8 +3,9 @@
 1. It asks REST once what a member has to know, writes nothing there, and has copies of the cluster's secrets in a folder of its own.
 2. It registers (`driver.processes.host_keeper`) before it starts anything else: of two hosts with one name the second has not begun.
 3. It keeps up an instance manager for each core. While it is joining a death is an error; from then on it is mended.
-4. On SIGTERM it asks for its host to be evacuated, and ends its processes once nothing is left there, or what was left has failed by name.
-   Where no orchestrator answers they end at once, and queries fail with that cause.
+4. On SIGTERM it asks for its host to be evacuated, and ends its processes once nothing is left there, or what was left has failed by name,
+   and readers have taken what ended queries hold for them there. Where no orchestrator answers they end at once, and queries fail with
+   that cause.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from driver.streams.own_place import write_host
 JOIN_S = 60.0
 """How long all that a host starts may take to be there."""
 LEAVE_S = 25.0
-"""How long it waits for its evacuation: what has not gone fails after 20 s, and then is gone."""
+"""How long it waits for its evacuation, and for readers: what has not gone fails after 20 s, and then is gone."""
+WAIT_S = 0.1
 _LOG = logging.getLogger(__name__)
 
 
@@ -102,14 +104,20 @@ class HostProcesses:
         self.rest.patience_s = 2.0
         deadline = time.monotonic() + LEAVE_S
         try:
-            while time.monotonic() < deadline:
-                left = self.rest.post(f"{path('hosts', self.config.name)}/evacuate?wait=true&timeout=1", again=True)["left"]
-                if not left:
-                    return
+            while left := self.rest.post(f"{path('hosts', self.config.name)}/evacuate?wait=true&timeout=1", again=True)["left"]:
                 self.events.step(0)
-            _LOG.warning("after %g s there is still %s", LEAVE_S, ", ".join(map(_named, left)))
+                if time.monotonic() > deadline:
+                    _LOG.warning("after %g s there is still %s", LEAVE_S, ", ".join(map(_named, left)))
+                    return
         except CepError as error:
             _LOG.warning("host %s leaves without being evacuated: %s", self.config.name, error)
+            return
+        while unread := self.children.unread():
+            self.events.step(WAIT_S)
+            if time.monotonic() > deadline:
+                said = "%g s after it began to leave, %s still held what readers have not taken of ended queries; they hear that it is gone"
+                _LOG.warning(said, LEAVE_S, ", ".join(unread))
+                return
 
     def close(self) -> None:
         """Ends every process, that which says that the host is here last."""

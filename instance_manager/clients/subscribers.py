@@ -211,8 +211,9 @@ class Subscribers:
 
     def unread(self, hosted: InstanceHost) -> bool:
         """Does a subscriber still have to take what this instance, which is over, has put out?"""
-        held = any(s.held for outlet in hosted.outlets.values() for s in outlet.subscriptions.values())
-        return hosted.instance.state == "ended" and held
+        if hosted.instance.state != "ended":
+            return False
+        return any(subscription.held for outlet in hosted.outlets.values() for subscription in outlet.subscriptions.values())
 
     # What they hear
 
