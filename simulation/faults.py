@@ -236,7 +236,8 @@ class Faults:
     def _freeze_beyond_session(self, process: OrchestratorProcess | InstanceManagerProcess, ns: int) -> str:
         if process in self._down or not (said := self._freeze(process, ns)):
             return ""
-        if ns > EXPIRED_NS[0] and ns > (over_ns := self._drawn(EXPIRED_NS)):
+        over_ns = EXPIRED_NS[0] + ns % (EXPIRED_NS[1] - EXPIRED_NS[0])  # as good as drawn
+        if ns > over_ns:
             self.schedule.at(self.schedule.now_ns + over_ns, lambda: self._expire(process))
         return said
 
