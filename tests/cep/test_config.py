@@ -46,6 +46,12 @@ def test_where_things_are_unless_it_is_said() -> None:
     assert replace(CLUSTER, reports="/dev/shm/reports").rings == "/dev/shm/reports/sent"
 
 
+def test_what_stops_just_before_its_heartbeat_doubts_that_it_counts_before_others_do() -> None:
+    config = replace(CLUSTER, session_timeout_s=6.0)
+    longest_without_heartbeat_s = config.session_timeout_s / 3  # as kazoo has it
+    assert config.lease_s < config.session_timeout_s - longest_without_heartbeat_s
+
+
 def test_no_client_is_given_up_sooner_than_a_process() -> None:
     assert replace(CLUSTER, grace_s=3.0, session_timeout_s=6.0).silence_s == 6.0
     assert replace(CLUSTER, grace_s=30.0, session_timeout_s=6.0).silence_s == 30.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,8 @@ from driver import Cluster, LocalCluster, Query, QueryFailed, col, files, stream
 from driver.hosts import evacuate
 from tests.cluster.test_moves import Flow, Reading, chained, expected
 from tests.support.joined_hosts import joined, start_join, where
+from tests.support.visits import copies, rows, visits, windows
 from tests.support.visits import expected as expected_windows
-from tests.support.visits import rows, visits, windows
 from tests.support.waiting import until
 
 HERE = ("--address", "127.0.0.1")
@@ -66,6 +67,26 @@ def test_a_host_leaves_under_load_and_nothing_is_lost(cluster: LocalCluster, cli
     assert reading.error is None and reading.answers == expected(range(sent))
     until(lambda: [each["name"] for each in client.hosts()] == ["h1", "h2"])
     assert client.info()["quarantined"] == []
+    running.delete()
+
+
+def test_a_host_leaves_once_readers_have_what_ended_queries_hold(cluster: LocalCluster, client: Cluster) -> None:
+    """The end of its only query is what makes it empty."""
+    with joined(cluster.rest.url, "h3", *HERE) as host:
+        found = client.subscribe("held.all", window_bytes=1 << 10)
+        running = client.deploy(copies("held"))
+        placed = running.status()["placed"][0]
+        if not placed["im"].startswith("h3"):
+            running.move(placed["subquery"], placed["instance"], "h3.im-0")
+        with client.publisher("held.visits") as out:
+            for i in range(20):
+                out.send(rows(500, start=i * 500))
+        running.wait()
+        host.process.send_signal(signal.SIGTERM)
+        until(lambda: next(each for each in client.hosts() if each["name"] == "h3")["leaving"])
+        assert sum(batch.num_rows for batch in found) == 10_000
+        said, _ = host.process.communicate(timeout=40)
+        assert host.process.returncode == 0 and "still held" not in said
     running.delete()
 
 

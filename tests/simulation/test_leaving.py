@@ -34,6 +34,11 @@ def test_a_publisher_that_opens_as_its_reader_moves_away_and_back_is_heard() -> 
     assert found.left == 2 and found.wrong == []
 
 
+def test_a_host_that_the_end_of_a_query_makes_empty_waits_for_its_readers() -> None:
+    found = run_seed(970443, ScheduleTrace())
+    assert found.left == 2 and found.wrong == []
+
+
 def test_the_same_seed_leaves_the_same_hosts() -> None:
     once, again = ScheduleTrace(keep=True), ScheduleTrace(keep=True)
     assert run_seed(63, once).left == run_seed(63, again).left

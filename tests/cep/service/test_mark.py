@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cep.service.mark import OPERATOR, PAGE_BYTES, Mark, Page, Seen, Work, label_of, make_page, read_page
+from cep.service.mark import OPERATOR, PAGE_BYTES, UNREAD, Mark, Page, Seen, Work, label_of, make_page, read_page
 
 POISON = Work("q", "SQ1", 0, "poison")
 OTHER = Work("r", "SQ2", 1, "")
@@ -52,6 +52,12 @@ class TestPage:
         assert page.control.work == page.loop.work
         slot.enter(label_of("q" * PAGE_BYTES, "SQ1", 0, []))
         assert (page := read_page(path)) and page.control.work and set(page.control.work.query) == {"q"}
+
+    def test_it_says_whether_readers_have_to_take_something(self, path: Path) -> None:
+        mark = Mark.open(str(path))
+        for unread in (True, False):
+            mark.loop.words[UNREAD] = unread
+            assert (page := read_page(path)) and page.unread is unread
 
     def test_without_a_page_nothing_is_seen(self, tmp_path: Path) -> None:
         Mark.open(str(tmp_path / "none")).loop.enter(b"a\0b\x000")
