@@ -89,6 +89,7 @@ NAMED: dict[str, Data | Bids] = {
     "bids": Bids(),
     "zipf-long": Data("zipf:100000", windows=80, records=4 * RECORDS),
     "bids-long": Bids(8 * Bids.records),
+    "bids-longer": Bids(16 * Bids.records),
 }
 
 

@@ -3,9 +3,10 @@
 ```
 <cluster's folder in /dev/shm>/sent/     the rings of all clients of this machine
     <ring>/                              of one process, whose number and birth stand in `owner`
-        <key>-<log>-<segment>            the elements of one log, in files (`cep.world.segments`)
-        <key>-<log>.end                  where that ends, once another process has sealed it
         .free-<n>                        memory of segments, to be used again
+        <first digits of keys>/          there may be thousands of logs, and who looks for one reads a folder
+            <key>-<log>-<segment>        the elements of one log, in files (`cep.world.segments`)
+            <key>-<log>.end              where that ends, once another process has sealed it
 ```
 
 A *log* is what one publisher keeps for one reader. `key`: the reader and the name of the publisher, whichever attempt and incarnation it is
@@ -47,6 +48,7 @@ _OWNER = "owner"
 _NEW = "new-"
 _END = ".end"
 _FREE = ".free-"
+_DIGITS = 2  # of a key, that name a folder
 
 
 class RingFull(ClusterError):
@@ -93,6 +95,7 @@ class Ring:
         self.path, self.bytes, self.bytes_max = folder / name, 0, bytes_max
         self._logs, self._lock = 0, threading.Lock()
         self._free: list[Segment] = []  # the one that was given last at the end
+        self._folders: set[str] = set()  # that are there
         self._freed = self._idle = 0  # so many ever; so many of the first that are there were not needed since `rest` was called last
         self._closed = False
         unnamed = folder / f"{_NEW}{name}"
@@ -113,13 +116,22 @@ class Ring:
             if self.bytes + size > self.bytes_max:
                 raise RingFull(f"{self.path}: expected at most {self.bytes_max:,} bytes of what no commit covers; it has {self.bytes:,}")
             try:
-                found = self._again(name, size, first, document) or self._made(name, size, first, document)
+                path = self._path(name)
+                found = self._again(path, size, first, document) or self._made(path, size, first, document)
             except OSError as error:
                 raise RingFull(f"{self.path}: no room for {size:,} bytes: {error}") from error
             self.bytes += found.size
             return found
 
-    def _again(self, name: str, size: int, first: int, document: Mapping[str, Any]) -> Segment | None:
+    def _path(self, name: str) -> Path:
+        """Of a segment; its folder is there."""
+        path = _path_of(self.path, name)
+        if path.parent.name not in self._folders:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            self._folders.add(path.parent.name)
+        return path
+
+    def _again(self, path: Path, size: int, first: int, document: Mapping[str, Any]) -> Segment | None:
         """One that was used before, if there is any of that size."""
         whole = Segment.whole(size, document)
         at = next((at for at in reversed(range(len(self._free))) if self._free[at].fits(whole)), None)
@@ -128,21 +140,21 @@ class Ring:
         segment = self._free.pop(at)
         self._idle -= at < self._idle
         try:
-            return segment.begin_anew(self.path / name, first, document)
+            return segment.begin_anew(path, first, document)
         except OSError:  # a new one may be had, or tells why not
             segment.remove()
             return None
 
-    def _made(self, name: str, size: int, first: int, document: Mapping[str, Any]) -> Segment:
+    def _made(self, path: Path, size: int, first: int, document: Mapping[str, Any]) -> Segment:
         if self.bytes + size + self._free_bytes > self.bytes_max:
             self._let_go(len(self._free))
         try:
-            return Segment.make(self.path / name, size, first, document)
+            return Segment.make(path, size, first, document)
         except OSError:
             if not self._free:
                 raise
             self._let_go(len(self._free))
-            return Segment.make(self.path / name, size, first, document)
+            return Segment.make(path, size, first, document)
 
     def give(self, segment: Segment) -> None:
         with self._lock:
@@ -184,7 +196,7 @@ class Ring:
             self._closed = True
             self._let_go(len(self._free))
         with suppress(OSError):
-            if all(name == _OWNER or name.endswith(_END) for name in os.listdir(self.path)):
+            if all(name.endswith(_END) for name in _all_names(self.path)):
                 shutil.rmtree(self.path)
 
 
@@ -325,8 +337,8 @@ class Rings:
 
     def logs(self, ring: str, key: int | None = None) -> list[str]:
         """The names of the logs in it, all or those of one reader and publisher, in the order in which they were begun."""
-        begins = "" if key is None else f"{key:016x}-"
-        names = _names(self.folder / ring)
+        path, begins = self.folder / ring, "" if key is None else f"{key:016x}-"
+        names = _all_names(path) if key is None else _names(_path_of(path, begins).parent)
         return sorted({name.rpartition("-")[0] for name in names if name.startswith(begins) and name.count("-") == 2})
 
     def document(self, ring: str, log: str) -> dict[str, Any] | None:
@@ -341,7 +353,8 @@ class Rings:
         return None
 
     def _paths(self, ring: str, log: str) -> list[Path]:
-        return [self.folder / ring / name for name in sorted(_names(self.folder / ring)) if name.rpartition("-")[0] == log]
+        folder = _path_of(self.folder / ring, log).parent
+        return [folder / name for name in sorted(_names(folder)) if name.rpartition("-")[0] == log]
 
     def is_sealed(self, ring: str, log: str) -> bool:
         return any(map(_is_sealed, self._paths(ring, log)))
@@ -356,7 +369,7 @@ class Rings:
                     segments[path].seal()
             if (owner := self._owner(ring)) is None or not self._is_gone(owner):
                 barrier()  # it may be in the middle of writing, and have begun a segment
-        mark = self.folder / ring / f"{log}{_END}"
+        mark = _path_of(self.folder / ring, f"{log}{_END}")
         if (decided := _read(mark)) is None:
             found = KeptLog(list(segments.values()))
             decided = _decide(mark, {"end": found.end, "document": found.document})
@@ -365,8 +378,9 @@ class Rings:
     def ended(self, ring: str, key: int) -> Iterator[dict[str, Any]]:
         """The documents of logs of one reader and publisher of which it was decided where they end, removed ones too."""
         begins = f"{key:016x}-"
-        marks = [name for name in _names(self.folder / ring) if name.startswith(begins) and name.endswith(_END)]
-        yield from (found["document"] for name in sorted(marks) if (found := _read(self.folder / ring / name)) is not None)
+        folder = _path_of(self.folder / ring, begins).parent
+        marks = [name for name in _names(folder) if name.startswith(begins) and name.endswith(_END)]
+        yield from (found["document"] for name in sorted(marks) if (found := _read(folder / name)) is not None)
 
     def sweep(self, is_over: Callable[[Mapping[str, Any]], bool]) -> None:
         """Removes what processes that have ended have kept and nothing will ask for, as `is_over` says of a log's document."""
@@ -380,6 +394,16 @@ class Rings:
                     (self.folder / ring / name).unlink(missing_ok=True)
             if not self.logs(ring):
                 shutil.rmtree(self.folder / ring, ignore_errors=True)
+
+
+def _path_of(ring: Path, name: str) -> Path:
+    """Of a segment, or of where a log ends."""
+    return ring / name[:_DIGITS] / name
+
+
+def _all_names(ring: Path) -> list[str]:
+    """Of all that is there of logs."""
+    return [name for folder in _names(ring) if len(folder) == _DIGITS for name in _names(ring / folder)]
 
 
 def _is_sealed(path: Path) -> bool:

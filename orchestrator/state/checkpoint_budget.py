@@ -21,8 +21,13 @@ class CheckpointBudget:
 
     def __init__(self) -> None:
         self._roots: dict[str, Mapping[str, float]] = {}  # query -> instance manager -> the root of what one costs it, in seconds
-        self._counted: set[str] = set()  # queries that have checkpoints now
+        self._counted: set[str] = set()  # that have checkpoints now
         self._sums = Counter[str]()  # instance manager -> of those
+
+    @property
+    def counted(self) -> int:
+        """How many queries have checkpoints now."""
+        return len(self._counted)
 
     def note(self, query: str, costs_s: Mapping[str, float]) -> None:
         """What a checkpoint costs each instance manager, in seconds of its time."""

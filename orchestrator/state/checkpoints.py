@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 
 from cep.plan import physical
 from cep.plan.checkpoints import CheckpointNumber, folder_of, manifest_name, recovers
+from orchestrator.deadlines import Deadlines
 from orchestrator.records import CommittedCheckpoint, Now, QueryCheckpoints, QueryRecord, Status, StoredPiece
 from orchestrator.state.checkpoint_budget import CheckpointBudget
 from orchestrator.state.cluster_model import ClusterModel
@@ -34,7 +35,8 @@ LATELY = 4  # of the mean cost of the last checkpoints, the part of the last one
 ONCE = 64  # so small a part of its cost the first of an attempt counts, if it has the whole state and the next ones have what has changed
 STEADY_S = 10.0  # after which a failure has nothing to do with the last one
 AGAIN_S, AGAIN_DOUBLINGS = 10.0, 8  # the longest pause behind one that failed, if its interval is shorter
-STEPS = 4  # of an interval
+STEPS = 4  # of an interval, at least
+TOGETHER = 16  # queries, or so: an instance manager that is at the checkpoints of more keeps the answers of others waiting
 HEARD_US = 1000  # of an instance manager's CPU, to hear of one and of its commit, and to tell: of a small query that is most of it
 LOOK_S = 0.1  # so long it is left alone while not all instances run
 _TAKING = frozenset(("running", "draining"))
@@ -62,6 +64,7 @@ class Checkpoints:
     def __init__(self, model: ClusterModel, desired: DesiredNodes, term: int) -> None:
         self.model, self.desired, self.term = model, desired, term
         self._courses: dict[str, _Course] = {}
+        self.deadlines = Deadlines()  # of those that wait for nothing but time
         self._budget = CheckpointBudget()
         self._texts: dict[str, tuple[physical.PhysicalPlan, str]] = {}
         self._serial = 0
@@ -74,6 +77,7 @@ class Checkpoints:
 
     def forget(self, name: str) -> None:
         self._courses.pop(name, None)
+        self.deadlines.drop(name)
         self._budget.forget(name)
         self._texts.pop(name, None)
 
@@ -99,6 +103,10 @@ class Checkpoints:
         known = self.model.checkpoints[record.name]
         if known.pauses and record.change is None:  # it will not become another one, so its instances go on
             self.model.checkpoints[record.name] = replace(known, pauses=False)
+        if course.rests or self._is_under_way(record, known, course):
+            self.deadlines.drop(record.name)
+        else:
+            self.deadlines.put(record.name, course.due)
         return record
 
     def may_change(self, record: QueryRecord) -> bool:
@@ -140,7 +148,7 @@ class Checkpoints:
         number = CheckpointNumber(record.attempt, self.term, self._serial)
         pauses = record.change is not None and record.change.pauses
         self.model.checkpoints[record.name] = QueryCheckpoints(number, known.committed, pauses)
-        course.due = _together(now.steady, self._interval_s(record.name))
+        course.due = _together(now.steady, self._interval_s(record.name), self._budget.counted)
         self._rest(record.name, course, False)
 
     def _look(self, record: QueryRecord, known: QueryCheckpoints, course: _Course, pieces: Sequence[StoredPiece], now: Now) -> QueryRecord:
@@ -216,22 +224,6 @@ class Checkpoints:
         self.model.queries[name] = unchanged(self.model.queries[name], why)
         return [name]
 
-    def due(self, now: Now) -> list[str]:
-        """The queries that are to be looked at, for time has passed."""
-        there = self.model.queries
-        return [name for name, course in self._courses.items() if course.due <= now.steady and not course.rests and name in there]
-
-    @property
-    def deadlines(self) -> list[float]:
-        """When those are due that wait for nothing but time."""
-        return [
-            course.due
-            for name, course in self._courses.items()
-            if name in self.model.queries
-            and not course.rests
-            and not self._is_under_way(self.model.queries[name], self.model.checkpoints[name], course)
-        ]
-
     def _interval_s(self, name: str) -> float:
         """Seconds between two: what is asked for, or what the budget allows."""
         return max(self.model.plans[name].query.options.checkpoint / 1e6, self._budget.least_s(name))
@@ -249,9 +241,10 @@ class Checkpoints:
         return shown | {"last": last}
 
 
-def _together(now: float, interval_s: float) -> float:
-    """When the next one is due. Those of many queries fall on the same moments: what is read and written for them in one go costs half."""
-    step_s = interval_s / STEPS
+def _together(now: float, interval_s: float, queries: int) -> float:
+    """When the next one is due. Those of some of so many queries fall on the same moment: what is read and written for them in one go costs
+    half."""
+    step_s = interval_s / max(STEPS, queries / TOGETHER)
     return round((now + interval_s) / step_s) * step_s
 
 

@@ -137,8 +137,10 @@ class ClusterState(ClusterModel):
     @property
     def deadline(self) -> float | None:
         """The steady time at which a Tick is due; None: never."""
-        times = [*self._deployments.release_at.values(), *self._deployments.lease_until.values(), *self.taking.deadlines]
-        if self._steady < self.judge_from and any(self._deployments.bereft()):
+        deployments = self._deployments
+        firsts = (each.first for each in (deployments.release_at, deployments.lease_until, self.taking.deadlines))
+        times = [first for first in firsts if first is not None]
+        if deployments.judged < self.judge_from and any(deployments.bereft()):
             times.append(self.judge_from)
         if evacuations.concerned(self):
             times.append(self._steady + evacuations.LOOK_S)
@@ -221,9 +223,8 @@ class ClusterState(ClusterModel):
     def _tick(self, now: Now) -> list[str]:
         if self.keys.sweep_at is not None and self.keys.sweep_at <= now.steady:
             self.keys.sweep(now)
-        return sorted(
-            {*self._deployments.release_due(now), *self._deployments.lease_due(now), *evacuations.concerned(self), *self.taking.due(now)}
-        )
+        due = {*self._deployments.release_due(now), *self._deployments.lease_due(now), *self.taking.deadlines.take(now.steady)}
+        return sorted(due.union(evacuations.concerned(self)))
 
     def _discard(self, path: str) -> None:
         """Raises NotFound, or Conflict: it is not ours to remove."""

@@ -20,6 +20,7 @@ from cep.plan.moving import planned_table, with_table
 from cep.plan.physical import PhysicalPlan
 from cep.plan.scaling import scaled
 from cep.plan.upgrading import upgraded
+from orchestrator.deadlines import Deadlines
 from orchestrator.records import KEEP_S, BucketTable, Now, PendingChange, QueryRecord, death_key
 from orchestrator.state import assignments, evacuations, moves, query_status, recovery
 from orchestrator.state.blame import blamed, fingerprint
@@ -38,8 +39,9 @@ class Deployments:
     def __init__(self, model: ClusterModel, catalog: Catalog, desired: DesiredNodes, checkpoints: Checkpoints) -> None:
         self.model, self.catalog, self.desired, self.checkpoints = model, catalog, desired, checkpoints
         self.epoch = 0
-        self.release_at: dict[str, float] = {}  # query that is over -> the steady time at which it cannot be read any more
-        self.lease_until: dict[str, float] = {}  # query that has a lease -> when that ends, likewise
+        self.release_at = Deadlines()  # of queries that are over: then they cannot be read any more
+        self.lease_until = Deadlines()  # of queries that have a lease: then that ends
+        self.judged = 0.0  # the last of `ClusterModel.judge_from` of which the time has come
 
     # --- what is asked
 
@@ -243,10 +245,13 @@ class Deployments:
 
     def release_due(self, now: Now) -> list[str]:
         """Time has passed: the queries that are to be released or judged."""
-        due = [name for name, time in self.release_at.items() if time <= now.steady]
+        due = self.release_at.take(now.steady)
         for name in due:
             self._guarded(name, partial(self._release, name))
-        return sorted({*due, *(record.name for record in self.bereft())})
+        if self.judged < self.model.judge_from <= now.steady:
+            self.judged = self.model.judge_from
+            due += [record.name for record in self.bereft()]
+        return due
 
     def bereft(self) -> Iterator[QueryRecord]:
         """Those that may fail because an instance manager is missing."""
@@ -262,13 +267,12 @@ class Deployments:
 
     def _begin_lease(self, record: QueryRecord, now: Now) -> None:
         if record.lease_s:
-            self.lease_until[record.name] = now.steady + record.lease_s
+            self.lease_until.put(record.name, now.steady + record.lease_s)
 
     def lease_due(self, now: Now) -> list[str]:
         """Those that were not asked for any more, which are to be forgotten; one that cannot be now is looked at again a lease later."""
-        due = [name for name, time in self.lease_until.items() if time <= now.steady]
+        due = self.lease_until.take(now.steady)
         for name in due:
-            self.lease_until.pop(name)
             if name in self.model.queries and not self.model.queries[name].forget:
                 with suppress(Conflict):
                     self.forget(name, now)
@@ -281,7 +285,7 @@ class Deployments:
         self.model.remember_plan(record.name, plan, document)
         self._begin_lease(record, now)
         if is_over(record.state) and not record.released:
-            self.release_at[record.name] = now.steady + self._keep_s(record)
+            self.release_at.put(record.name, now.steady + self._keep_s(record))
 
     # --- where it leads
 
@@ -298,7 +302,7 @@ class Deployments:
 
     def set_aside(self, name: str, why: object) -> None:
         """What stands there for it stays, and so do its instances; here it is known no more."""
-        self.release_at.pop(name, None)
+        self.release_at.drop(name)
         self.model.drop_query(name)
         self.model.quarantine.set_query_aside(name, node("queries", name), why)
 
@@ -360,7 +364,7 @@ class Deployments:
             rows, operators = query_status.rows_out(self.model, record), query_status.operators(self.model, record)
             unused = query_status.unused(self.model, record)
             entered = replace(entered, readers=readers, rows=rows, operators=operators, unused=unused)
-            self.release_at[record.name] = now.steady + self._keep_s(entered)
+            self.release_at.put(record.name, now.steady + self._keep_s(entered))
         self.model.queries[record.name] = entered
 
     def _move_on(self, record: QueryRecord) -> QueryRecord:
@@ -401,13 +405,13 @@ class Deployments:
 
     def _release(self, name: str) -> None:
         """Withdraws the assignments of a query that is over, and its subscriptions."""
-        self.release_at.pop(name, None)
+        self.release_at.drop(name)
         for subscription in self.model.subscriptions_of(self.model.queries[name]):
             self.catalog.unsubscribe(subscription.stream, subscription.id)
         self.model.queries[name] = replace(self.model.queries[name], released=True)
 
     def _vanish(self, name: str) -> None:
-        self.lease_until.pop(name, None)
+        self.lease_until.drop(name)
         self._release(name)
         self.checkpoints.forget(name)
         self.desired.erase(name)

@@ -269,8 +269,8 @@ def test_a_state_is_told_what_zookeeper_has(two: Cluster) -> None:
 def test_a_state_that_cannot_say_when_it_is_to_be_asked_again_is_asked_all_the_same(two: Cluster) -> None:
     """The deadline follows from what stands in ZooKeeper, and a bug there ended the process, again and again."""
     service = two.services[0]
-    service.ask(lambda state: state._deployments.release_at.update(a="soon", b=1.0)).result(HANG_S)  # type: ignore[dict-item]
+    service.ask(lambda state: setattr(state._deployments, "judged", "soon")).result(HANG_S)
     until(lambda: "TypeError" in service.quarantine.nodes.get(node(), ""))
-    service.ask(lambda state: state._deployments.release_at.clear()).result(HANG_S)
+    service.ask(lambda state: setattr(state._deployments, "judged", 0.0)).result(HANG_S)
     deploy(service)
     state_is(service, "running")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cep.world.rings import FIRST_BYTES, Owner, Ring, RingFull, RingLog, Rings, _decide, is_here, place_of
+from cep.world.rings import FIRST_BYTES, Owner, Ring, RingFull, RingLog, Rings, _decide, _path_of, is_here, place_of
 from cep.world.segments import NoSegment, Sealed, Segment
 
 KEY, GONE = 7, Owner("here", 1, "long ago")
@@ -165,9 +165,9 @@ class TestSealed:
 
     def test_by_the_first_that_says_so(self, tmp_path: Path) -> None:
         log = filled(tmp_path, 3)
-        mark = tmp_path / "r" / f"{log.name}.end"
+        mark = _path_of(tmp_path / "r", f"{log.name}.end")
         assert _decide(mark, {"end": 2}) == {"end": 2} and _decide(mark, {"end": 3}) == {"end": 2}
-        assert numbers(tmp_path) == [0, 1] and not list((tmp_path / "r").glob(".*"))
+        assert numbers(tmp_path) == [0, 1] and not list((tmp_path / "r").rglob(".*"))
 
     def test_it_is_known_to_be_over_when_it_was_removed(self, tmp_path: Path) -> None:
         log = filled(tmp_path, 3)
@@ -249,7 +249,7 @@ def large(log: RingLog, first: int, last: int) -> None:
 
 def files(folder: Path) -> set[int]:
     """Inodes, whatever they are called."""
-    return {path.stat().st_ino for path in (folder / "r").iterdir()}
+    return {path.stat().st_ino for path in (folder / "r").rglob("*") if path.is_file()}
 
 
 def test_memory_of_large_segments_is_used_again(tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ def test_who_opens_segments_while_they_are_used_again_finds_each_whole(tmp_path:
         assert process.stdout is not None and process.stdout.readline()
         looked = 0
         while process.poll() is None:
-            for path in (tmp_path / "r").glob("0*-*"):
+            for path in (tmp_path / "r").glob("*/0*-*"):
                 with suppress(FileNotFoundError):
                     segment = Segment.open(path)
                     for number, element in enumerate(segment.elements(), segment.first):

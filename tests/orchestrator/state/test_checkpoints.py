@@ -48,7 +48,7 @@ def test_one_in_which_nothing_happens_has_one_checkpoint() -> None:
     cluster.all_tell(news=False)
     assert cluster.state.checkpoints["per-ip"].is_committed
     cluster.pass_time(100 * INTERVAL_S)
-    assert cluster.asked == first and not cluster.state.taking.deadlines, "nobody wakes for it"
+    assert cluster.asked == first and cluster.state.taking.deadlines.first is None, "nobody wakes for it"
 
 
 def test_one_that_has_rested_has_its_next_one_at_once() -> None:
