@@ -140,11 +140,11 @@ class Loop:
             self.sockets.park(max(0, -((self.clock.steady_ns() - self.next_tick) // 1_000_000)))
 
     def _was_away(self) -> bool:
-        """A process that was away for longer than its session with ZooKeeper may count as dead, and its queries as failed. Before that is
-        known it gives out nothing: an end that no other process believes in looks complete."""
+        """A process that was away for longer than its lease (`ClusterConfig.lease_s`) may count as dead, and its queries as failed. Before
+        that is known it gives out nothing: an end that no other process believes in looks complete."""
         now, before = self.clock.steady_ns(), self.turned
         self.turned = now
-        if now - before > self.lease_ns and not self.in_doubt and self.hosted:
+        if now - before > self.lease_ns and not self.in_doubt and (self.hosted or self.commands):
             self.in_doubt = True
             self.on_return()
         return self.in_doubt
@@ -164,7 +164,8 @@ class Loop:
         self.network.receive()
         self._obey()
         self._emit(self._process())
-        self._tick()
+        if not self.in_doubt:
+            self._tick()
         return bool(self.ready)
 
     def ask(self, command: Command) -> None:
@@ -185,9 +186,14 @@ class Loop:
     # process
 
     def _process(self) -> list[InstanceHost]:
-        """A slice to each instance that has something to do; an idle one is not looked at."""
+        """A slice to each instance that has something to do; an idle one is not looked at. A process that is stopped is mostly stopped at
+        one of these: that one goes on to the end of its slice, and no other."""
         stepped = self.ready.take(self.hosted)
-        for hosted in stepped:
+        for at, hosted in enumerate(stepped):
+            if self._was_away():
+                for left in stepped[at:]:
+                    self.ready.wake(left.key)
+                return stepped[:at]
             self.ready.serve(hosted.key)
             if self._step(hosted) and not hosted.instance.exhausted:
                 self.ready.wake(hosted.key)

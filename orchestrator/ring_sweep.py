@@ -5,6 +5,7 @@ The leader alone knows which queries are over. It sees the rings of its own host
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.life_cycle import is_over
 
 SWEEP_S = 10.0
+LOG = logging.getLogger(__name__)
 
 
 class RingSweep:
@@ -28,7 +30,10 @@ class RingSweep:
             return
         self.due = now.steady + SWEEP_S
         if not state.quarantine.nodes:
-            self.rings.sweep(lambda document: _is_over(state, document))
+            try:
+                self.rings.sweep(lambda document: _is_over(state, document))
+            except OSError as error:
+                LOG.warning("what clients that are gone have kept cannot be swept: %s", error)
 
 
 def _is_over(state: ClusterState, document: Mapping[str, Any]) -> bool:

@@ -339,7 +339,8 @@ class Rings:
         """The names of the logs in it, all or those of one reader and publisher, in the order in which they were begun."""
         path, begins = self.folder / ring, "" if key is None else f"{key:016x}-"
         names = _all_names(path) if key is None else _names(_path_of(path, begins).parent)
-        return sorted({name.rpartition("-")[0] for name in names if name.startswith(begins) and name.count("-") == 2})
+        # One that begins with a dot was not ready when its process ended.
+        return sorted({name.rpartition("-")[0] for name in names if name.startswith(begins) and name.count("-") == 2 and name[0] != "."})
 
     def document(self, ring: str, log: str) -> dict[str, Any] | None:
         """What its writer says of it; None: it is gone, or no log."""
@@ -436,7 +437,8 @@ def _read(mark: Path) -> dict[str, Any] | None:
 
 
 def _names(folder: Path) -> list[str]:
+    """None, where it is not there. Raises OSError: it cannot be looked at, which does not say that nothing is there."""
     try:
         return os.listdir(folder)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []

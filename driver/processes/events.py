@@ -34,9 +34,18 @@ class Events:
         for number in _SIGNALS:
             signal.signal(number, lambda *_: None)
         self._kept += [receiver, sender]
-        self.on(receiver.fileno(), self.stop)
+        self._stop_at(receiver.fileno())
         if parent := os.getppid():  # 0: it is outside this container
-            self.on(os.pidfd_open(parent), self.stop)
+            self._stop_at(os.pidfd_open(parent))
+
+    def _stop_at(self, handle: int) -> None:
+        """Once: it can be read from then on, and what has stopped may still wait for something."""
+
+        def stop() -> None:
+            self.off(handle)
+            self.stop()
+
+        self.on(handle, stop)
 
     def on(self, handle: int, callback: Callback) -> None:
         """Calls `callback` whenever the descriptor can be read."""

@@ -6,6 +6,7 @@ that follows from query, stream and index.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from instance_manager.clients.subscriptions import SubscriptionChannel, Terms
 from instance_manager.hosting import InstanceHost
 
 SILENCE_S = 10.0
+LOG = logging.getLogger(__name__)
 
 
 class Clients:
@@ -129,4 +131,7 @@ class Clients:
                 self.publishers.drop(peer)
                 self.peers.part(peer)
         self.forwarding.tick(now)
-        self.publishers.tick(self.silence_s, away_s)
+        try:
+            self.publishers.tick(self.silence_s, away_s)
+        except OSError as error:  # what cannot be looked at, for want of descriptors, say, is looked at again with the next tick
+            LOG.warning("what publishers that are gone have kept cannot be looked at: %s", error)

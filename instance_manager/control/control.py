@@ -153,7 +153,7 @@ class Control:
             LOG.error("%s failed: %s", hosted.instance.name, cut(hosted.instance.cause), extra=told)
 
     def loop_is_back(self) -> None:
-        """It was away for longer than its session; what it is asked from now on is what should be true now, and then it is told so."""
+        """It was away for longer than its lease; what it is asked from now on is what should be true now, and then it is told so."""
         self.mailbox.put(LoopIsBack())
 
     def _on_listing(self, path: str) -> None:

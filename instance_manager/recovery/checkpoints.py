@@ -129,7 +129,7 @@ class Checkpoints:
             self._take(hosted, own.asked)
             for each in kept_of(hosted):
                 each.send(CheckpointBarrier(own.asked), 0, MIN_TIME, MIN_TIME)
-        waiting = _waiting(hosted)
+        waiting = _waiting(hosted) if ended or not own.news else ()  # this comes with every step of every instance
         own.covered = not ended or own.given_up or all(each.is_delivered for each in waiting)
         own.news = own.news or self._has_news(hosted, own, waiting)
         wants = own.pressing or any(map(_presses, kept_of(hosted))) or _received(hosted) - own.received > EARLY_RECEIVED_BYTES

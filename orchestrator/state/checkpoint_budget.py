@@ -21,7 +21,7 @@ class CheckpointBudget:
 
     def __init__(self) -> None:
         self._roots: dict[str, Mapping[str, float]] = {}  # query -> instance manager -> the root of what one costs it, in seconds
-        self._counted: set[str] = set()  # that have checkpoints now
+        self._counted: set[str] = set()  # those that have checkpoints now
         self._sums = Counter[str]()  # instance manager -> of those
 
     @property

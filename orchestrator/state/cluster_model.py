@@ -176,7 +176,7 @@ class ClusterModel:
             self._note_readers(self.plans[name])
         for index in (self._read_by, self._putting_out, self._reading):
             index.take_everywhere(name)
-        for kept in (self.queries, self.plans, self.tables, self.plan_documents, self._readers):
+        for kept in (self.queries, self.plans, self.tables, self.plan_documents, self.checkpoints, self._readers):
             kept.pop(name, None)
         live = (record.name for record in self.queries.values() if not is_over(record.state))
         self._hosting = Counter(instance.im for each in live for instance in self.plans[each].instances)

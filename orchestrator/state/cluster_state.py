@@ -223,8 +223,8 @@ class ClusterState(ClusterModel):
     def _tick(self, now: Now) -> list[str]:
         if self.keys.sweep_at is not None and self.keys.sweep_at <= now.steady:
             self.keys.sweep(now)
-        due = {*self._deployments.release_due(now), *self._deployments.lease_due(now), *self.taking.deadlines.take(now.steady)}
-        return sorted(due.union(evacuations.concerned(self)))
+        due = {*evacuations.concerned(self), *self._deployments.release_due(now), *self._deployments.lease_due(now)}
+        return sorted(due.union(self.taking.deadlines.take(now.steady)))
 
     def _discard(self, path: str) -> None:
         """Raises NotFound, or Conflict: it is not ours to remove."""
@@ -241,7 +241,7 @@ class ClusterState(ClusterModel):
             self._desired.delete(path)
 
     def _see_managers(self, managers: Mapping[str, InstanceManager], deaths: Deaths) -> list[str]:
-        """The queries that are on one that has come, gone or been started anew; all of them at the first look."""
+        """The queries that are on one that has come, gone or been started anew, and those that miss one; all of them at the first look."""
         self.deaths = deaths
         there = {im: manager.process for im, manager in managers.items()}
         known = {im: manager.process for im, manager in self.managers.items()}
@@ -252,7 +252,7 @@ class ClusterState(ClusterModel):
         for name in dict.fromkeys([*concerned, *(self.checkpoints if moved else ())]):
             self._deployments.blame(name)
         self._end_evacuations()
-        return concerned
+        return list(dict.fromkeys([*concerned, *(record.name for record in self._deployments.bereft())]))  # any may be their refuge
 
     def _see_hosts(self, hosts: Mapping[str, Host]) -> list[str]:
         self.hosts, self._has_seen_hosts = hosts, True

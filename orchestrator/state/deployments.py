@@ -32,6 +32,8 @@ from orchestrator.state.life_cycle import DESIRED, LIFE_CYCLE, STARTABLE, STOPPI
 from orchestrator.state.losses import missing
 from orchestrator.state.tables import check_table
 
+LOOK_S = 10.0
+
 
 class Deployments:
     """Changes `model`, and what should be true in ZooKeeper with it."""
@@ -41,6 +43,7 @@ class Deployments:
         self.epoch = 0
         self.release_at = Deadlines()  # of queries that are over: then they cannot be read any more
         self.lease_until = Deadlines()  # of queries that have a lease: then that ends
+        self._look_at = 0.0  # when it is to be looked again whether one that has lost an instance manager can go on
         self.judged = 0.0  # the last of `ClusterModel.judge_from` of which the time has come
 
     # --- what is asked
@@ -245,13 +248,14 @@ class Deployments:
 
     def release_due(self, now: Now) -> list[str]:
         """Time has passed: the queries that are to be released or judged."""
-        due = self.release_at.take(now.steady)
-        for name in due:
-            self._guarded(name, partial(self._release, name))
-        if self.judged < self.model.judge_from <= now.steady:
-            self.judged = self.model.judge_from
+        due = list[str]()
+        if self.judged < self.model.judge_from <= now.steady or now.steady >= self._look_at:
             due += [record.name for record in self.bereft()]
-        return due
+            self._look_at = now.steady + LOOK_S
+            self.judged = self.model.judge_from if now.steady >= self.model.judge_from else self.judged
+        for name in (released := self.release_at.take(now.steady)):
+            self._guarded(name, partial(self._release, name))
+        return due + released
 
     def bereft(self) -> Iterator[QueryRecord]:
         """Those that may fail because an instance manager is missing."""
@@ -273,11 +277,14 @@ class Deployments:
         """Those that were not asked for any more, which are to be forgotten; one that cannot be now is looked at again a lease later."""
         due = self.lease_until.take(now.steady)
         for name in due:
-            if name in self.model.queries and not self.model.queries[name].forget:
-                with suppress(Conflict):
-                    self.forget(name, now)
-                self._begin_lease(self.model.queries[name], now)
+            self._guarded(name, partial(self._end_lease, name, now))
         return due
+
+    def _end_lease(self, name: str, now: Now) -> None:
+        if name in self.model.queries and not self.model.queries[name].forget:
+            with suppress(Conflict):
+                self.forget(name, now)
+            self._begin_lease(self.model.queries[name], now)
 
     def restore(self, record: QueryRecord, plan: PhysicalPlan, document: object, now: Now) -> None:
         """One that was written before this orchestrator came."""
@@ -303,6 +310,8 @@ class Deployments:
     def set_aside(self, name: str, why: object) -> None:
         """What stands there for it stays, and so do its instances; here it is known no more."""
         self.release_at.drop(name)
+        self.lease_until.drop(name)
+        self.checkpoints.forget(name)
         self.model.drop_query(name)
         self.model.quarantine.set_query_aside(name, node("queries", name), why)
 

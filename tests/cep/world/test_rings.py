@@ -169,6 +169,27 @@ class TestSealed:
         assert _decide(mark, {"end": 2}) == {"end": 2} and _decide(mark, {"end": 3}) == {"end": 2}
         assert numbers(tmp_path) == [0, 1] and not list((tmp_path / "r").rglob(".*"))
 
+    @pytest.mark.parametrize("left", [".{}-00000002", ".{}.end-123"])
+    def test_what_a_killed_process_had_not_made_ready_keeps_nothing(self, tmp_path: Path, left: str) -> None:
+        log = filled(tmp_path, 3)
+        _path_of(tmp_path / "r", log.name).with_name(left.format(log.name)).write_bytes(b"")
+        assert rings(tmp_path).logs("r") == [log.name]
+        rings(tmp_path).sweep(lambda document: True)
+        assert not (tmp_path / "r").exists()
+
+    def test_a_folder_that_cannot_be_looked_at_is_not_empty(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refused(path: Path) -> list[str]:
+            raise OSError(24, "Too many open files", str(path))
+
+        made = ring(tmp_path)
+        made.log(KEY, 0, {}).append(0, b"head", BODY)
+        with monkeypatch.context() as patched:
+            patched.setattr("cep.world.rings.os.listdir", refused)
+            made.close()
+            with pytest.raises(OSError, match="Too many"):
+                rings(tmp_path).logs("r", KEY)
+        assert numbers(tmp_path) == [0]
+
     def test_it_is_known_to_be_over_when_it_was_removed(self, tmp_path: Path) -> None:
         log = filled(tmp_path, 3)
         assert not list(rings(tmp_path).ended("r", KEY))

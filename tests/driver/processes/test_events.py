@@ -73,3 +73,14 @@ def test_a_signal_stops_it_and_nothing_else(events: Events, number: signal.Signa
     os.kill(os.getpid(), number)
     events.step(60)
     assert events.stopping
+
+
+def test_behind_a_signal_it_waits_as_before(events: Events) -> None:
+    events.listen()
+    os.kill(os.getpid(), signal.SIGTERM)
+    events.step()
+    assert events.stopping
+    waited: list[str] = []
+    events.after(0.05, lambda: waited.append("until then"))
+    events.step()  # it comes back for nothing else
+    assert waited

@@ -325,6 +325,29 @@ def waiting(moving: Moving) -> Iterator[Loop]:
     thread.join(HANG_S)
 
 
+def test_one_that_was_away_in_the_middle_of_a_turn_goes_on_with_no_instance(moving: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
+    moving.settle()
+    loop = moving.old.loop
+    loop.lease_ns = 1e9
+    receive, step, stepped = loop.network.receive, loop._step, list[str]()
+
+    def stopped_behind_it() -> None:
+        receive()
+        loop.turned -= 2_000_000_000
+        for hosted in loop.hosted.values():
+            hosted.wake()
+
+    monkeypatch.setattr(loop.network, "receive", stopped_behind_it)
+    monkeypatch.setattr(loop, "_step", lambda hosted: stepped.append(hosted.key) or step(hosted))
+    loop.turn()
+    assert loop.in_doubt and loop.ready and not stepped
+    monkeypatch.setattr(loop.network, "receive", receive)
+    loop.ask(Confirm())
+    assert loop.turn() and not stepped, "it was told so, and goes on with the next"
+    loop.turn()
+    assert not loop.in_doubt and stepped == list(loop.hosted)
+
+
 def test_who_was_away_gives_out_nothing_before_it_knows_that_it_counts(moving: Moving, waiting: Loop) -> None:
     until(lambda: waiting.in_doubt)
     heard: list[Any] = []

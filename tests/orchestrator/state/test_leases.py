@@ -65,6 +65,14 @@ def test_one_without_a_lease_stays() -> None:
         cluster.do(RenewLease("gone"))
 
 
+def test_one_that_was_set_aside_leaves_its_lease_to_no_other_of_its_name() -> None:
+    cluster = leased()
+    cluster.state._deployments.set_aside("per-ip", "a bug")
+    cluster.do(ForgetQuery("per-ip"))
+    cluster.running().pass_time(LEASE_S + 1)
+    assert cluster.state_of() == "running"
+
+
 def test_one_that_is_deleted_before_is_gone() -> None:
     cluster = leased()
     cluster.do(ForgetQuery("per-ip"))

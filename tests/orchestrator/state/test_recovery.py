@@ -105,6 +105,31 @@ def test_without_any_it_waits() -> None:
     assert cluster.state_of() == "recovering" and places(cluster) == {"im-1"}
 
 
+def test_it_goes_on_at_the_next_that_comes_though_that_one_never_had_any_of_it() -> None:
+    cluster = running({"im-2": manager("im-2")})
+    cluster.pass_time(TIMEOUT_S)
+    cluster.managers = {}
+    cluster.see()  # a checkpoint may be under way, so nothing is due
+    cluster.see(im_9=manager("im-9", pid=9))
+    assert cluster.state_of() == "recovering" and places(cluster) == {"im-9"}
+    cluster.managers = {}
+    cluster.see()
+    cluster.see(im_3=manager("im-3"))
+    assert places(cluster) == {"im-3"}
+
+
+def test_one_that_is_set_aside_keeps_no_other_from_hearing_of_deaths() -> None:
+    cluster = running({im: manager(im) for im in IMS})
+    cluster.submit(query("plain", "other"))
+    for state in ("ready", "running"):
+        cluster.all_say(state, "plain")
+    cluster.pass_time(2 * TIMEOUT_S)
+    cluster.state._deployments.set_aside("per-ip", "a bug")
+    cluster.managers = {}
+    cluster.see()
+    assert cluster.state_of("plain") == "failed"
+
+
 # --- moves: it goes on from its last checkpoint, at other places ----------------------------------------------------------
 
 
