@@ -139,11 +139,10 @@ class Loop:
             # Rounded up: what is less than a millisecond would be spent awake, and others want the core.
             self.sockets.park(max(0, -((self.clock.steady_ns() - self.next_tick) // 1_000_000)))
 
-    def _was_away(self) -> bool:
+    def _was_away(self, now: int) -> bool:
         """A process that was away for longer than its lease (`ClusterConfig.lease_s`) may count as dead, and its queries as failed. Before
         that is known it gives out nothing: an end that no other process believes in looks complete."""
-        now, before = self.clock.steady_ns(), self.turned
-        self.turned = now
+        before, self.turned = self.turned, now
         if now - before > self.lease_ns and not self.in_doubt and (self.hosted or self.commands):
             self.in_doubt = True
             self.on_return()
@@ -158,7 +157,7 @@ class Loop:
 
     def turn(self) -> bool:
         """Receive · process · emit. Is there more to do, whatever comes meanwhile?"""
-        if self._was_away():
+        if self._was_away(self.clock.steady_ns()):
             return self._await_confirmation()
         self.meter.came_round(self.turned)
         self.network.receive()
@@ -190,17 +189,17 @@ class Loop:
         one of these: that one goes on to the end of its slice, and no other."""
         stepped = self.ready.take(self.hosted)
         for at, hosted in enumerate(stepped):
-            if self._was_away():
+            if self._was_away(now := self.slot.enter(hosted.label)):
+                self.slot.leave()
                 for left in stepped[at:]:
                     self.ready.wake(left.key)
                 return stepped[:at]
             self.ready.serve(hosted.key)
-            if self._step(hosted) and not hosted.instance.exhausted:
+            if self._step(hosted, now + SLICE_NS) and not hosted.instance.exhausted:
                 self.ready.wake(hosted.key)
         return stepped
 
-    def _step(self, hosted: InstanceHost) -> bool:
-        end = self.slot.enter(hosted.label) + SLICE_NS
+    def _step(self, hosted: InstanceHost, end: int) -> bool:
         hosted.ports.relay.leave()
         self.meter.charge(self.account)
         try:

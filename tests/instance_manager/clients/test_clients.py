@@ -338,7 +338,7 @@ def test_one_that_was_away_in_the_middle_of_a_turn_goes_on_with_no_instance(movi
             hosted.wake()
 
     monkeypatch.setattr(loop.network, "receive", stopped_behind_it)
-    monkeypatch.setattr(loop, "_step", lambda hosted: stepped.append(hosted.key) or step(hosted))
+    monkeypatch.setattr(loop, "_step", lambda hosted, end: stepped.append(hosted.key) or step(hosted, end))
     loop.turn()
     assert loop.in_doubt and loop.ready and not stepped
     monkeypatch.setattr(loop.network, "receive", receive)
