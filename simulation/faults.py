@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from cep.config import ClusterConfig
@@ -30,6 +30,8 @@ HARMFUL = ("kill instance manager",) * 3 + ("freeze instance manager", "expire i
 MENUS: Sequence[Sequence[str]] = ((), HARMLESS, HARMLESS + HARMFUL, HARMFUL)
 FILL = "fill disk"
 DISKS_FROM, DISK_SHARE = 20_000, 0.15  # seeds before, by which tests find planted bugs, would mean something else
+IN_A_TURN = "freeze instance manager in a turn"
+IN_A_TURN_FROM, LOOKS_MAX = 1_000_000, 100  # likewise; so often it looks at its clock before
 EVERYTHING = "kill everything"
 EVERYTHING_SHARE = 0.15  # of the seeds in which anything may happen
 FAULTS_MAX = 8
@@ -64,9 +66,14 @@ def drawn_faults(seed: int, menu: Sequence[str] | None = None) -> tuple[Fault, .
     disk = random.Random(f"disk {seed}")
     if seed >= DISKS_FROM and kinds and disk.random() < DISK_SHARE:
         more.append(Fault(FILL, disk.randint(0, 2 * gap_ns)))
-    return tuple(more) + tuple(
-        Fault(choose.choice(kinds), choose.randint(0, gap_ns)) for _ in range(choose.randint(1, FAULTS_MAX) if kinds else 0)
-    )
+    drawn = [Fault(choose.choice(kinds), choose.randint(0, gap_ns)) for _ in range(choose.randint(1, FAULTS_MAX) if kinds else 0)]
+    if seed >= IN_A_TURN_FROM:
+        drawn = [replace(each, kind=IN_A_TURN) if _is_in_a_turn(each) else each for each in drawn]
+    return (*more, *drawn)
+
+
+def _is_in_a_turn(fault: Fault) -> bool:
+    return fault.kind == "freeze instance manager" and bool(fault.after_ns % 2)
 
 
 class Victims(Protocol):
@@ -149,6 +156,7 @@ class Faults:
             "kill instance manager": self._kill_manager,
             EVERYTHING: self._kill_everything,
             "freeze instance manager": self._freeze_manager,
+            IN_A_TURN: self._freeze_manager_in_a_turn,
             "expire instance manager": self._expire_manager,
             "kill writer": self._kill_writer,
             "kill reader": lambda: self._kill_client(self.choose.choice(self.cluster.readers)),
@@ -236,10 +244,24 @@ class Faults:
     def _freeze_beyond_session(self, process: OrchestratorProcess | InstanceManagerProcess, ns: int) -> str:
         if process in self._down or not (said := self._freeze(process, ns)):
             return ""
+        self._expire_within(process, ns)
+        return said
+
+    def _freeze_manager_in_a_turn(self) -> str:
+        """It goes on where it was, in the middle of what it does with what it knows."""
+        process, ns = self.choose.choice(self.cluster.managers), self._drawn(LONG_NS)
+        if process in self._down or process.clock.frozen_until_ns > self.schedule.now_ns:
+            return ""
+        process.clock.freeze_behind(self.choose.randrange(LOOKS_MAX), self._lasts(ns))
+        self._expire_within(process, ns)
+        self.hit.add(process.name)
+        return f"{process.name} for {ns / MS:.0f} ms"
+
+    def _expire_within(self, process: OrchestratorProcess | InstanceManagerProcess, ns: int) -> None:
+        """The session of what is frozen for so long ends, if that is long enough."""
         over_ns = EXPIRED_NS[0] + ns % (EXPIRED_NS[1] - EXPIRED_NS[0])  # as good as drawn
         if ns > over_ns:
             self.schedule.at(self.schedule.now_ns + over_ns, lambda: self._expire(process))
-        return said
 
     # What hits
 

@@ -188,11 +188,12 @@ class InstanceManagerProcess:
                 pass
 
     def close(self) -> None:
+        self.clock.is_dead = True
         self.loop_task.end()
         self.control_task.end()
 
     def kill(self, noticed_ns: int) -> None:
         """ZooKeeper notices then."""
-        self.close()
         self.sockets.close()
+        self.close()
         self.zookeeper.kill(self.session, noticed_ns)

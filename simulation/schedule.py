@@ -97,7 +97,7 @@ class Task:
     the clock says, and no other begins before that is over."""
 
     def __init__(self, schedule: SeededSchedule, turn: Callable[[], int | None], clock: Busy | None = None) -> None:
-        self.schedule, self.turn, self._clock = schedule, turn, clock or schedule
+        self.schedule, self.turn, self.clock = schedule, turn, clock or schedule
         self._due_ns: int | None = None
         self._pausing = self._waiting = self._woken = self.ended = False
         self._fiber = greenlet(self._live)
@@ -105,7 +105,7 @@ class Task:
 
     def wake(self, time_ns: int = 0) -> None:
         """It has its next turn then, or sooner if it is due sooner."""
-        time_ns = max(time_ns, self._clock.now_ns)
+        time_ns = max(time_ns, self.clock.now_ns)
         if not self.ended and (self._due_ns is None or time_ns < self._due_ns):
             self._due_ns = time_ns
             self.schedule.at(time_ns, lambda: self._call(time_ns))
@@ -113,8 +113,8 @@ class Task:
     def _call(self, time_ns: int) -> None:
         if self._due_ns != time_ns or self.ended:
             return  # it was called sooner
-        if self._clock.frozen_until_ns > self.schedule.now_ns:
-            self.schedule.at(self._clock.frozen_until_ns, lambda: self._call(time_ns))
+        if self.clock.frozen_until_ns > self.schedule.now_ns:
+            self.schedule.at(self.clock.frozen_until_ns, lambda: self._call(time_ns))
             return
         self._due_ns = None
         if self._waiting:
@@ -139,7 +139,7 @@ class Task:
         while not self.ended:
             again_ns = self.turn()
             if self._woken:
-                self._woken, again_ns = False, self._clock.now_ns
+                self._woken, again_ns = False, self.clock.now_ns
             if again_ns is not None:
                 self.wake(again_ns)
             if not self.ended:
@@ -155,16 +155,16 @@ class Task:
 
     def _thaw(self) -> None:
         """A pause is over; of what is frozen, later."""
-        if self._clock.frozen_until_ns > self.schedule.now_ns:
-            self.schedule.at(self._clock.frozen_until_ns, self._thaw)
+        if self.clock.frozen_until_ns > self.schedule.now_ns:
+            self.schedule.at(self.clock.frozen_until_ns, self._thaw)
         else:
             self._go_on()
 
     def wait(self, condition: Callable[[], bool], longest_ns: int | None = None) -> bool:
         """In its turn: goes on when that holds, which is looked at whenever it is woken; or after so long, and then it may not hold."""
         assert getcurrent() is self._fiber
-        due_ns = None if longest_ns is None else self._clock.now_ns + longest_ns
-        while not condition() and (due_ns is None or self._clock.now_ns < due_ns):
+        due_ns = None if longest_ns is None else self.clock.now_ns + longest_ns
+        while not condition() and (due_ns is None or self.clock.now_ns < due_ns):
             if due_ns is not None:
                 self.wake(due_ns)
             self._waiting = True

@@ -108,6 +108,8 @@ class SimulatedSockets:
         self.wake()
 
     def send(self, endpoint: str, header: Header, body: Any = None) -> None:
+        if self.clock.is_dead:
+            return
         self.network.sniff(self.endpoint, header)
         self.network.carry(self.endpoint, endpoint, header.pack() + (b"" if body is None else bytes(body)), self.clock.now_ns)
 

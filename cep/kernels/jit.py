@@ -209,6 +209,16 @@ def nothing_compiles() -> Iterator[None]:
         _counts["guarded"] -= 1
 
 
+@contextmanager
+def others_go_on() -> Iterator[None]:
+    """Inside, what is guarded pauses, and what others do is not guarded by it."""
+    guarded, _counts["guarded"] = _counts["guarded"], 0
+    try:
+        yield
+    finally:
+        _counts["guarded"] = guarded
+
+
 def _note(kernel: Kernel) -> None:
     if not _counts["guarded"]:
         _wanted.add(kernel)

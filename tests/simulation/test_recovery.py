@@ -22,7 +22,8 @@ from instance_manager.hosting import InstanceHost, Preparation
 from instance_manager.recovery.increments import PieceKey, completed
 from simulation import cluster
 from simulation.clock import ProcessClock
-from simulation.schedule import S, ScheduleTrace
+from simulation.faults import IN_A_TURN, Fault
+from simulation.schedule import MS, S, ScheduleTrace
 from simulation.seeds import run_seed
 from tests.support.recovering import CHANGED, COLD, GROUPS, PROGRAMS, PUBLISHED, SEEDS, SELDOM, killed
 
@@ -92,6 +93,13 @@ def test_readers_that_die_too_are_gone_on_from(seed: int) -> None:
 def test_a_cold_start_of_everything(seed: int) -> None:
     found = run_seed(seed, ScheduleTrace(), COLD)
     assert found.wrong == [] and found.recoveries
+
+
+@pytest.mark.parametrize("seed", (22, 221, 1036))
+def test_one_that_is_frozen_in_the_middle_of_its_turns(seed: int) -> None:
+    """For longer than its session: it goes on with what it was at, an attempt later."""
+    found = run_seed(seed, ScheduleTrace(), [Fault(IN_A_TURN, 400 * MS), Fault(IN_A_TURN, 200 * MS)])
+    assert found.faults[IN_A_TURN] == 2 and found.recoveries and found.wrong == []
 
 
 @pytest.mark.parametrize("seed", (4005,))

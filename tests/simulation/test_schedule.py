@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from simulation.clock import ProcessClock
 from simulation.schedule import ScheduleTrace, SeededSchedule, Stuck, Task
 
 
@@ -52,6 +53,48 @@ def test_one_that_ends_while_it_pauses_never_goes_on() -> None:
     schedule.at(200, lambda: None)
     with pytest.raises(Stuck, match="of virtual time"):
         schedule.run(lambda: bool(said), 1000)
+
+
+def frozen_in_its_turn(said: list[object]) -> tuple[SeededSchedule, ProcessClock, Task]:
+    """Behind its second look at its clock, until 100."""
+    schedule = SeededSchedule(0)
+    clock = ProcessClock(schedule, (0,))
+
+    def turn() -> None:
+        for step in range(3):
+            try:
+                clock.steady_ns()
+            except BaseException as error:  # as the loop of an instance manager does
+                said.append(type(error).__name__)
+                continue
+            said.append((step, schedule.now_ns))
+
+    task = Task(schedule, turn, clock)
+    clock.freeze_behind(1, 100)
+    task.wake()
+    schedule.at(50, lambda: said.append("meanwhile"))
+    return schedule, clock, task
+
+
+def test_one_that_is_frozen_in_its_turn_goes_on_where_it_was() -> None:
+    said: list[object] = []
+    schedule, _, _ = frozen_in_its_turn(said)
+    schedule.run(lambda: len(said) == 4, 1000)
+    assert said == [(0, 0), "meanwhile", (1, 100), (2, 100)]
+
+
+def test_one_that_dies_meanwhile_gets_no_further() -> None:
+    said: list[object] = []
+    schedule, clock, task = frozen_in_its_turn(said)
+
+    def die() -> None:
+        clock.is_dead = True
+        task.end()
+
+    schedule.at(60, die)
+    schedule.at(200, lambda: said.append("behind"))
+    schedule.run(lambda: "behind" in said, 1000)
+    assert said == [(0, 0), "meanwhile", "GreenletExit", "GreenletExit", "behind"]
 
 
 def test_what_goes_wrong_in_a_turn_ends_the_run() -> None:
