@@ -17,10 +17,17 @@ class Deadlines:
         if self._due.get(name) != due:
             self._due[name] = due
             heappush(self._first, (due, name))
+            self._tidy()
 
     def drop(self, name: str) -> None:
         """It is not due any more, if it was."""
         self._due.pop(name, None)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """At most as much counts no more as counts."""
+        if len(self._first) > 2 * len(self._due):
+            self._first = sorted((due, name) for name, due in self._due.items())
 
     @property
     def first(self) -> float | None:

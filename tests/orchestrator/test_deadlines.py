@@ -29,9 +29,12 @@ def test_what_is_due_first_is_known_whatever_was_put_off_or_dropped(steps: list[
         assert deadlines.first == min(known.values(), default=None)
 
 
-def test_what_counts_no_more_is_let_go_of_when_its_time_comes() -> None:
+def test_what_counts_no_more_does_not_pile_up() -> None:
     deadlines = Deadlines()
     for time in range(1000):
         deadlines.put("a", time)
-        deadlines.take(time - 1)
-    assert deadlines.take(1000) == ["a"] and deadlines.first is None and not deadlines._first
+        deadlines.put("b", 10_000)
+        assert len(deadlines._first) <= 4
+    assert deadlines.take(1000) == ["a"] and deadlines.first == 10_000
+    deadlines.drop("b")
+    assert deadlines.first is None and not deadlines._first

@@ -1,4 +1,7 @@
-"""Tasks have turns in the order that times and the seed give them, and may pause in the middle of one."""
+"""Tasks have turns in the order that times and the seed give them, and may pause, or be frozen, in the middle of one.
+
+Tests `schedule.py`, `clock.py`.
+"""
 
 from __future__ import annotations
 
