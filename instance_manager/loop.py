@@ -251,7 +251,8 @@ class Loop:
         self.feeds.tick()
         for hosted in [each for each in self.leaving if not self.clients.subscribers.unread(each)]:
             self._remove(hosted)
-        self.slot.words[UNREAD] = any(map(self.clients.subscribers.unread, self.hosted.values()))
+        if self.slot.words[UNREAD] or self.leaving:  # else there is nothing to look at, of perhaps thousands
+            self.slot.words[UNREAD] = any(map(self.clients.subscribers.unread, self.hosted.values()))
         self.meter.charge(self.accounts.ticks)
         self.on_tick(self, False)
 
