@@ -113,7 +113,7 @@ class Inquiry:
         """What the orchestrator says of our query may be why nothing comes."""
         if (error := self.core.judge(answer)) is not None:
             self.say(error)
-        elif answer.get("recovers", False) and answer["state"] in _GOING_ON:
+        elif self.core.astray or (answer.get("recovers", False) and answer["state"] in _GOING_ON):
             self.say(answer)
 
     def doubt(self, away: Unreachable) -> None:

@@ -166,8 +166,8 @@ class PublisherCore:
         return self._ask_again(self.readers.drop_gone(documents))
 
     def ask_astray(self) -> Sequence[StreamCommand]:
-        """Once more where readers of queries that recover were last known to be: one may not have been there yet, or it has lost us, and
-        the orchestrator has nothing to say of that."""
+        """Once more where readers were last known to be: one may not have been there yet, or it has lost us, and the orchestrator has
+        nothing to say of that."""
         return self._ask_again(self.readers.astray if self.has_astray else ())
 
     @property
@@ -293,8 +293,8 @@ class PublisherCore:
 
     def _answered(self, reader: StreamReader, header: Header, said: Document) -> None:
         """At one that had us open already: we were idle, or it is not there any more."""
-        if reader.log is None:
-            reader.gone |= not said["here"]
+        if reader.log is None:  # that it is elsewhere is an old answer: it has let us in since, where it is
+            reader.gone |= not (said["here"] or said.get("elsewhere"))
         elif not said["here"]:
             reader.lose_place()
         if said.get("awakes"):

@@ -52,6 +52,7 @@ class StreamReader:
         self.process = 0  # which it is in, once it has said so
         self.since = 0  # heartbeats later than this one find us there
         self.opened = self.gone = self.closed = False
+        self.strays = False  # the process that we asked does not know it; where it is, or that its query is over, the orchestrator says
         self.refused = ""  # why it was closed, if what we sent was no batch
         self.taken: int | None = None  # it counts us as closed: the number of the first row that it did not take
         self.told_idle = False  # and has not answered since
@@ -90,6 +91,10 @@ class StreamReader:
 
     def open(self, header: Header, said: Document, beaten: int) -> None:
         """It lets us in, or is not there."""
+        self.strays = self.log is None and bool(said.get("elsewhere"))
+        if self.strays:  # it has moved away, and another process may have its address by now: no end of its query
+            self.lose_place()
+            return
         self.opened, self.gone = bool(said["here"]), not said["here"]
         self.process, self.since = said.get("process", 0), beaten
         self.reads = frozenset(said["reads"]) if "reads" in said else None
@@ -165,7 +170,7 @@ class StreamReader:
             yield Header(wire.OPEN, self.entry, self.next, record=self.credit.sent), wire.to_json(opening)
 
     def lose_place(self) -> None:
-        """It is not where it was; its query recovers, or is over, which the orchestrator says."""
+        """It is not where we thought; where it is, or that its query is over, the orchestrator says."""
         self.opened = self.asked = self.told_idle = self.told_all = False
 
     def go_on_as(self, other: StreamReader) -> None:
@@ -292,13 +297,14 @@ class StreamReaders(dict[int, StreamReader]):
 
     @property
     def awaited(self) -> bool:
-        """Is there one of a query that recovers which has never let us in?"""
-        return any(each.log is not None and not (each.was_let_in or each.gone or each.closed) for each in list(self.values()))
+        """Is there one of a query that recovers which has never let us in, or one that was not where we asked it?"""
+        open_ = [each for each in list(self.values()) if not (each.gone or each.closed)]
+        return any(each.strays if each.log is None else not each.was_let_in for each in open_)
 
     @property
     def astray(self) -> list[StreamReader]:
-        """Those of queries that recover that are not where they were, and have not been asked since."""
-        return [reader for reader in list(self.values()) if reader.log is not None and reader.is_to_be_asked]
+        """Those that are not where they were, and have not been asked since."""
+        return [reader for reader in list(self.values()) if reader.is_to_be_asked]
 
     @property
     def asleep(self) -> dict[int, StreamReader]:
@@ -317,8 +323,8 @@ class StreamReaders(dict[int, StreamReader]):
 
     @property
     def uncovered(self) -> bool:
-        """Is there one that may ask for what it was sent until a commit covers our last word?"""
-        return any(reader.log is not None for reader in self.unclosed)
+        """Is there one that may ask for what it was sent until a commit covers our last word, or that is not where we asked it?"""
+        return any(reader.log is not None or reader.strays for reader in self.unclosed)
 
     def lose_unclosed(self, gone: set[str]) -> None:
         """The processes at these endpoints have ended."""

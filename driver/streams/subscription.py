@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -123,6 +124,7 @@ class Subscription(ReadableBatches):
             if not answer.get("recovers", False):
                 self._found(answer)
                 self._await_answers()
+                find_astray([self], self._await_answers, self.answers)
             else:  # every attempt has to know of it
                 self._register_again()
                 self._found(self.inquiry.query(query))
@@ -166,6 +168,11 @@ class Subscription(ReadableBatches):
                 break
         if late := core.overdue(self.plane.clock.steady_ns()):
             core.fail(ClusterError(f"{core.described}: {unanswered(late, self.plane)}"))
+
+    def look_again(self, answer: dict[str, Any]) -> None:
+        """Asks where instances are, as the orchestrator says, that were not where they were asked."""
+        with self.lock:
+            self._obey(self.core.look_again(answer, self.plane.clock.steady_ns()))
 
     def _await_attempt(self, query: str) -> None:
         """The same where the query recovers. While it does so no instance has to answer: those that are made then know of us."""
@@ -349,6 +356,8 @@ class Subscription(ReadableBatches):
             raise word
         if not self.core.query and not self.core.closed:
             self._found(word)
+        elif self.core.astray:
+            self.look_again(word)
         elif self.core.query:
             with self.lock:
                 self._obey(self.core.recovered(word))
@@ -393,3 +402,22 @@ def unanswered(endpoints: Iterable[str], plane: DataPlane) -> str:
     """What to say of instances that have not answered a subscription."""
     said = [f"{endpoint} ({'no process listens' if plane.is_gone(endpoint) else 'busy, or stopped'})" for endpoint in endpoints]
     return f"no answer within {ANSWER_NS // 10**9} s from the instances at {', '.join(said)}"
+
+
+def find_astray(asked: Sequence[Subscription], await_answers: Callable[[], None], answers: Messages[Any]) -> None:
+    """Looks again for instances that were not where they were asked, until they are found or their queries are over."""
+    if not any(each.core.astray for each in asked):
+        return
+    plane = asked[0].plane
+    deadline = plane.clock.steady_ns() + ANSWER_NS
+    while (astray := [each for each in asked if each.core.astray]) and plane.clock.steady_ns() < deadline:
+        for each in astray:
+            each.look_again(each.inquiry.query(each.core.query))
+        await_answers()
+        if any(each.core.astray for each in astray):
+            with suppress(queue.Empty):  # they are being moved, or their query's end is not known yet
+                plane.next_of(answers, LOOK_NS / 1e9)
+    for each in astray:
+        where = ", ".join(sorted({producer.endpoint for producer in each.core.astray}))
+        said = f"the instance managers at {where} do not know its instances, and its query is not over: subscribe again"
+        each.core.fail(ClusterError(f"{each.core.described}: {said}"))

@@ -48,6 +48,7 @@ class SubscriptionCore(ResumableSubscription):
         self.slack = slack(self.window)
         self.asked: dict[int, Producer] = {}  # by outlet: those that have not answered yet
         self.resuming: dict[int, Producer] = {}  # likewise, of those that were made anew when their query recovered
+        self.astray: list[Producer] = []  # that were asked where they are not, of a query that does not recover
         self.attempt = 0  # how often it has
         self.recovers = False
         self.told = RegeneratedRows(id_)  # of a query that tells its answers at once
@@ -153,13 +154,34 @@ class SubscriptionCore(ResumableSubscription):
             return self._let_in(producer, answer, beaten) if not answer["ended"] else NOTHING
         self.answered_rows += answer.get("rows", 0)
         commands: Sequence[StreamCommand] = NOTHING
-        if answer["here"] and not answer["ended"]:
+        if not answer["here"]:
+            self.astray.append(producer)
+        elif not answer["ended"]:
             commands = self._let_in(producer, answer, beaten)
         else:
             producer.open = False
+        self._look_whether_over()
+        return commands
+
+    def _look_whether_over(self) -> None:
         if not self.asked and self.token is None and not any(each.open for each in self.producers.values()):
             self.over = StreamEnded(self.stream, self.answered_rows)
-        return commands
+
+    def look_again(self, answer: Mapping[str, Any], now: int) -> Sequence[StreamCommand]:
+        """An instance was not where it was asked, and another process may be there: where it is, or that its query is over, the
+        orchestrator says."""
+        astray, self.astray = self.astray, []
+        if answer["state"] == "failed":
+            self.fail(self.failure(answer))
+            return NOTHING
+        if any(answer["epoch"] != each.epoch for each in astray):
+            self.fail(self._deleted())
+            return NOTHING
+        places = {} if answer["state"] in _OVER else {each["instance"]: each for each in answer["outputs"].get(self.stream, ())}
+        for producer in astray:
+            producer.open = producer.instance in places
+        self._look_whether_over()
+        return self.ask(self.query, [places[each.instance] for each in astray if each.open], now)
 
     def _let_in(self, producer: Producer, answer: Mapping[str, Any], beaten: int) -> Sequence[StreamCommand]:
         producer.lineage = answer.get("lineage", "")
@@ -339,17 +361,20 @@ class SubscriptionCore(ResumableSubscription):
     @property
     def wonders(self) -> bool:
         """Has something come that only the orchestrator can explain?"""
-        return bool(self.held and not self.query) or any(producer.replaced for producer in self.producers.values())
+        return bool((self.held and not self.query) or self.astray) or any(producer.replaced for producer in self.producers.values())
 
     def judge(self, answer: Mapping[str, Any]) -> CepError | None:
         """What the orchestrator says of our query may be why nothing comes."""
         if answer["state"] is None or answer.get("epoch", self.epoch) != self.epoch:
-            return ClusterError(f"{self.described}: that query was deleted, and perhaps another of its name deployed; subscribe again")
+            return self._deleted()
         if answer["state"] == "failed":
             return self.failure(answer)
         if answer["state"] in _OVER and not answer.get("outputs", {self.stream: True}).get(self.stream):
             return ClusterError(f"{self.described}: it is over, and what was not read in time is gone")
         return None
+
+    def _deleted(self) -> ClusterError:
+        return ClusterError(f"{self.described}: that query was deleted, and perhaps another of its name deployed; subscribe again")
 
     def failure(self, answer: Mapping[str, Any]) -> CepError:
         cause = answer.get("cause") or {}

@@ -17,7 +17,7 @@ from driver.streams.data_plane import DataPlane
 from driver.streams.inquiry import IDLE_NS, ReadSilence
 from driver.streams.messages import Messages
 from driver.streams.producers import SubscriptionOptions
-from driver.streams.subscription import Subscription, unanswered
+from driver.streams.subscription import Subscription, find_astray, unanswered
 from driver.streams.subscription_core import ANSWER_NS
 
 
@@ -48,6 +48,10 @@ class Subscriptions:
             member.ask(answers[stream]["query"], answers[stream]["producers"])
         try:
             self._await_answers()
+            find_astray(list(self.members.values()), self._await_answers, self.answers)
+            for member in self.members.values():
+                if member.core.broken is not None:
+                    raise member.core.broken
         except CepError:
             self.close()
             raise

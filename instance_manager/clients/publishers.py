@@ -110,7 +110,7 @@ class Publishers:
         elif hosted is None or entry is None or hosted.instance.done or openings.is_over(entry.source, name):
             over = entry is not None and (entry.source.ended or openings.is_over(entry.source, name))
             record = entry.source.records.get(name, 0) if entry is not None else 0
-            said = _to({"here": False, "over": over}, document.get("incarnation"))
+            said = _to({"here": False, "over": over, "elsewhere": entry is None}, document.get("incarnation"))
             self.sockets.send(endpoint, Header(wire.OPENED, channel, record=record), wire.to_json(said))
         elif document.get("awakes"):
             self._wake(channel, hosted, entry, name, endpoint)

@@ -491,15 +491,20 @@ def test_where_no_thread_reads_the_one_that_waits_does(still: DataPlane, reader:
     assert made.send(one_row(stream)) == 1
 
 
-def test_a_reader_that_is_not_there_is_asked_with_each_beat(still: DataPlane, reader: LocalSockets) -> None:
+@pytest.mark.parametrize(
+    ("recovers", "word"), [(True, {"here": False, "over": False}), (False, {"here": False, "over": False, "elsewhere": True})]
+)
+def test_a_reader_that_is_not_there_is_asked_with_each_beat(
+    still: DataPlane, reader: LocalSockets, recovers: bool, word: dict[str, bool]
+) -> None:
     clock = still.clock
     assert isinstance(clock, ManualClock)
-    recovers = {"query": "q", "endpoint": reader.endpoint, "instance": 0, "replica": 0, "route": None, "epoch": 1, "keeps": True}
+    place = {"query": "q", "endpoint": reader.endpoint, "instance": 0, "replica": 0, "route": None, "epoch": 1, "keeps": recovers}
     made = publisher(still, Stream("s", QUIET, col("ts"), 0))
-    (asked,) = made.ask([recovers])
+    (asked,) = made.ask([place])
     for _ in range(3):
         assert asked.asked
-        made._heard(Header(wire.OPENED, asked.channel), wire.to_json({"here": False, "over": False}))
+        made._heard(Header(wire.OPENED, asked.channel), wire.to_json(word))
         assert not asked.asked and made.core in still.on_beat
         clock.advance(1_000_000_000)
         still.turn()

@@ -141,6 +141,43 @@ def test_one_that_is_not_there_is_gone() -> None:
     assert reader.gone and made.readers.forget_gone() == [Leave(reader.channel)] and not made.readers
 
 
+ELSEWHERE = {"here": False, "over": False, "elsewhere": True}
+
+
+def test_one_that_the_process_does_not_know_is_waited_for_until_the_orchestrator_says_where_it_is() -> None:
+    """What asked it was late: it has moved away since, and another process has the address of the one before."""
+    made = core()
+    (reader,), _ = made.ask([document()])
+    assert not hear(made, reader, wire.OPENED, ELSEWHERE) and not reader.gone and made.readers.awaited
+    assert made.readers.forget_gone() == [] and not made.settled([reader], 10), "its rows wait"
+    assert said(made.ask_astray()) == [(wire.OPEN, HERE, 0)] and not made.has_astray, "it may not have been made there yet"
+    assert not hear(made, reader, wire.OPENED, ELSEWHERE) and made.has_astray
+    assert said(made.drop_gone([document(endpoint=THERE)])) == [(wire.OPEN, THERE, 0)]
+    let_in(made, reader)
+    assert made.settled([reader], 10) and not made.readers.awaited
+    hear(made, reader, wire.OPENED, ELSEWHERE)
+    assert reader.is_here, "that is what asked the place before, and was late"
+
+
+def test_one_that_the_process_does_not_know_is_gone_once_its_query_is() -> None:
+    made = core()
+    (reader,), _ = made.ask([document()])
+    hear(made, reader, wire.OPENED, ELSEWHERE)
+    assert made.drop_gone([]) == [] and made.settled([reader], 10) and made.choose([reader], 10) is None
+    assert made.readers.forget_gone() == [Leave(reader.channel)] and not made.readers
+
+
+def test_one_that_was_not_where_it_was_asked_hears_the_last_word_where_it_is() -> None:
+    made = core()
+    (reader,), _ = made.ask([document()])
+    hear(made, reader, wire.OPENED, ELSEWHERE)
+    assert made.say_goodbye(True, []) == [] and made.readers.uncovered, "where it is has to be asked"
+    assert said(made.drop_gone([document(endpoint=THERE)])) == [(wire.OPEN, THERE, 0)]
+    assert said(let_in(made, reader)) == [(wire.CLOSE, THERE, 0)] and not made.readers.uncovered
+    hear(made, reader, wire.CLOSED, {"heard": True})
+    assert not made.readers.unclosed
+
+
 # --- sending -----------------------------------------------------------------------------------------------------------
 
 

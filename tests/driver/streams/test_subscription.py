@@ -6,8 +6,9 @@ Tests `subscription.py`, `background.py`, `subscriptions.py`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from cep.transport.coalescing import Coalescer, last_of
 from cep.transport.wire import Format, Header
 from driver.rest import Rest
 from driver.streams.background import Aside
+from driver.streams.commands import StreamCommand
 from driver.streams.data_plane import DataPlane
 from driver.streams.producers import Producer, SubscriptionOptions
 from driver.streams.subscription import Subscription
@@ -233,3 +235,58 @@ def test_a_query_that_recovers_is_not_waited_for(rest: Rest, plane: DataPlane, m
     made.attach("q")
     assert plane.clock.steady_ns() - begun < ANSWER_NS and made.core.asked
     assert producer_of(made).attempt == 2
+
+
+THERE = {"endpoint": "ipc:///tmp/nobody", "instance": 0, "epoch": 1}
+
+
+class Asked:
+    """A subscription at an instance that gives these answers, each to one question; `states`: those of its query, whenever that is asked
+    for, the last one from then on."""
+
+    def __init__(self, made: Subscription, monkeypatch: pytest.MonkeyPatch, answers: Iterable[dict[str, Any]], *states: str) -> None:
+        self.made, self.answers, self.states = made, iter(answers), list(states)
+        self.ask = made.core.ask
+        monkeypatch.setattr(made.core, "ask", self.answer)
+        monkeypatch.setattr(made.inquiry, "query", self.query)
+
+    def answer(self, query: str, documents: Sequence[dict[str, Any]], now: int) -> Sequence[StreamCommand]:
+        commands = self.ask(query, documents, now)
+        for producer in self.made.core.asked.values():
+            self.made._answered(Header(wire.SUBSCRIBED, producer.outlet), wire.to_json(next(self.answers)))
+        return commands
+
+    def query(self, name: str) -> dict[str, Any]:
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        return {"name": name, "epoch": 1, "state": state, "schemas": {}, "rows": {}, "outputs": {"out": [THERE]}}
+
+
+def test_an_instance_that_is_not_where_it_was_asked_is_looked_for(rest: Rest, plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process has the address of the one that it was in, or it has not been made there yet."""
+    made = Subscription(rest, plane, "out", SubscriptionOptions())
+    asked = Asked(made, monkeypatch, [{"here": False}, {"here": False}, ANSWER], "running")
+    assert made.attach("q").core.goes_on and made.schema == SCHEMA and not list(asked.answers)
+
+
+def test_one_whose_query_is_over_by_then_has_ended(rest: Rest, plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Subscription(rest, plane, "out", SubscriptionOptions())
+    Asked(made, monkeypatch, [{"here": False}, {"here": False}], "running", "running", "ended")
+    with pytest.raises(StreamEnded):
+        made.attach("q")
+
+
+def test_one_that_is_nowhere_is_an_error(rest: Rest, plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the orchestrator says that it runs."""
+    monkeypatch.setattr("driver.streams.subscription.ANSWER_NS", 1)
+    made = Subscription(rest, plane, "out", SubscriptionOptions())
+    Asked(made, monkeypatch, [{"here": False}], "running")
+    with pytest.raises(ClusterError, match="the instance managers at ipc:///tmp/nobody do not know its instances"):
+        made.attach("q")
+
+
+@pytest.mark.parametrize(("state", "open_"), [("running", {"out"}), ("ended", set())])
+def test_likewise_in_many(rest: Rest, plane: DataPlane, monkeypatch: pytest.MonkeyPatch, state: str, open_: set[str]) -> None:
+    many = Subscriptions(rest, plane, ["out"], SubscriptionOptions())
+    Asked(many.members["out"], monkeypatch, [{"here": False}, ANSWER], state)
+    monkeypatch.setattr(rest, "post", lambda *_: [{"query": "q", "producers": [THERE]}])
+    assert many.attach().open == open_

@@ -100,14 +100,50 @@ NOT_HERE, ENDED = {"here": False}, {"here": True, "ended": True, "rows": 5}
 @pytest.mark.parametrize(
     ("answers", "over"), [([ENDED, ENDED], 10), ([NOT_HERE, ENDED], 5), ([NOT_HERE, NOT_HERE], 0), ([answer(rows=2), ENDED], None)]
 )
-def test_is_over_if_all_instances_are(answers: Sequence[dict[str, object]], over: int | None) -> None:
+@pytest.mark.parametrize("state", ["ended", "stopped"])
+def test_is_over_if_all_instances_are(answers: Sequence[dict[str, object]], over: int | None, state: str) -> None:
     made = core()
     made.ask("q", [{"endpoint": OLD, "instance": i, "epoch": 1} for i in range(2)], 0)
     for producer, said in zip(made.producers.values(), answers, strict=True):
         assert made.over is None
         made.answered(producer.outlet, said, 0)
+    if NOT_HERE in answers:
+        assert made.over is None and made.wonders, "of one that is not there the orchestrator says whether its query is over"
+        made.look_again(FOUND | {"state": state, "epoch": 1}, 0)
+    assert not made.astray
     assert (made.over is None) == (over is None) == made.goes_on
     assert made.over is None or made.over.args == StreamEnded("out", over or 0).args
+
+
+@pytest.mark.parametrize(
+    ("found", "error"),
+    [
+        ({"state": "failed", "cause": {"subquery": "SQ1", "instance": 0, "cause": "broken"}}, QueryFailed),
+        ({"state": "running", "epoch": 2}, ClusterError),
+    ],
+)
+def test_one_that_was_not_where_it_was_asked_and_whose_query_is_no_more_is_no_end(found: dict[str, object], error: type) -> None:
+    made = core()
+    made.ask("q", [{"endpoint": OLD, "instance": 0, "epoch": 1}], 0)
+    (producer,) = made.producers.values()
+    made.answered(producer.outlet, NOT_HERE, 0)
+    assert not made.look_again(FOUND | found, 0) and isinstance(made.broken, error) and made.over is None
+
+
+def test_one_that_was_not_where_it_was_asked_is_asked_where_it_is() -> None:
+    """What asked it was late: it has moved away since, and another process has the address of the one before."""
+    made = core()
+    made.ask("q", [{"endpoint": OLD, "instance": i, "epoch": 1} for i in range(2)], 0)
+    here, moved = made.producers.values()
+    made.answered(here.outlet, answer(), 0)
+    made.answered(moved.outlet, NOT_HERE, 0)
+    assert made.over is None and made.goes_on and made.wonders
+    places = [{"endpoint": OLD, "instance": 0, "epoch": 1}, {"endpoint": NEW, "instance": 1, "epoch": 1}]
+    commands = made.look_again(FOUND | {"epoch": 1, "outputs": {"out": places}}, 0)
+    assert [each.endpoint for each in commands if isinstance(each, Send)] == [NEW] and list(made.asked) == [moved.outlet]
+    assert made.producers[here.channel] is here
+    made.answered(moved.outlet, answer(), 0)
+    assert made.goes_on and not made.wonders
 
 
 OUTPUTS = {"out": [{"endpoint": OLD, "instance": 0, "epoch": 1}]}

@@ -364,4 +364,4 @@ def test_who_was_away_gives_out_nothing_before_it_knows_that_it_counts(moving: M
         return any(kind == wire.CLOSED for kind, _ in heard)
 
     until(answered)
-    assert (wire.OPENED, {"here": False, "over": False}) in heard
+    assert (wire.OPENED, {"here": False, "over": False, "elsewhere": False}) in heard

@@ -341,6 +341,14 @@ def test_what_one_has_sent_since_it_counts_as_closed_is_missing_wherever_it_clos
     assert moving.heard_by(silent) == [wire.CLOSED, wire.CLOSED]
 
 
+def test_a_process_that_does_not_know_the_instance_says_that_it_may_be_elsewhere(moving: Moving) -> None:
+    """And not that its query is over: what asks it may be late, and meant for the process that had its address before."""
+    a = Publisher(moving, "a")
+    a.open(moving.new)
+    moving.settle()
+    assert [document for kind, _, document in moving.heard if kind == wire.OPENED] == [{"here": False, "over": False, "elsewhere": True}]
+
+
 def test_a_new_place_that_is_given_up_lets_them_look_again(moving: Moving) -> None:
     a, _ = publishers(moving, "a", "b")
     moving.begin()
