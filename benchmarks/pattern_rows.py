@@ -94,8 +94,8 @@ PATTERNS: tuple[Row, ...] = (
     _pattern_cluster(
         "pattern-rare",
         "a hundredth of the rows may be a variable, two instance managers: left out where rows are read, against where that is not known",
-        module("pattern_cluster", "rare-unknown", "--records", "4000000", "--instances", "2", STANDING),
-        module("pattern_cluster", "rare", "--records", "4000000", "--instances", "2", STANDING),
+        module("pattern_cluster", "rare-unknown", "--records", "16000000", "--instances", "2", STANDING),
+        module("pattern_cluster", "rare", "--records", "16000000", "--instances", "2", STANDING),
         CPU,
         3.0,
     ),

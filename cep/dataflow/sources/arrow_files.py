@@ -14,12 +14,12 @@ class ArrowParts(Parts):
     def __init__(self, readable: ReadableFile) -> None:
         super().__init__(readable)
         self.file = pa.PythonFile(readable, "r")
-        self.reader = pa.ipc.open_file(self.file)
+        self.reader = pa.ipc.open_file(self.file, options=pa.ipc.IpcReadOptions(use_threads=False))
+        self.readers = {tuple(range(len(self.schema.names))): self.reader}  # by the fields that they read; all: a part is read at once
 
     def rows(self) -> list[int]:
         """One column is read for it: the file's footer does not say."""
-        options = pa.ipc.IpcReadOptions(included_fields=[0], use_threads=False)
-        reader = pa.ipc.open_file(self.file, options=options)
+        reader = self._reader_of([0])
         return [reader.get_batch(part).num_rows for part in range(reader.num_record_batches)]
 
     @property
@@ -27,11 +27,17 @@ class ArrowParts(Parts):
         return self.reader.schema
 
     def batches(self, part: int, names: Sequence[str], rows_max: int) -> Iterator[pa.RecordBatch]:
-        fields = [self.schema.get_field_index(name) for name in names]
-        options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
-        batch = pa.ipc.open_file(self.file, options=options).get_batch(part)
+        batch = self._reader_of([self.schema.get_field_index(name) for name in names]).get_batch(part).select(names)
         batch.validate(full=True)
         return (batch.slice(start, rows_max) for start in range(0, batch.num_rows, rows_max))
+
+    def _reader_of(self, fields: Sequence[int]) -> pa.RecordBatchFileReader:
+        """Reads the footer once, which is as long as the file has parts."""
+        wanted = tuple(sorted(fields))
+        if (reader := self.readers.get(wanted)) is None:
+            options = pa.ipc.IpcReadOptions(included_fields=list(wanted), use_threads=False)
+            reader = self.readers[wanted] = pa.ipc.open_file(self.file, options=options)
+        return reader
 
     def close(self) -> None:
         self.file.close()

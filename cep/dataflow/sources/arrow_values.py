@@ -3,7 +3,7 @@ that has no place in its field is told."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +26,17 @@ class ArrowValues:
     def rows(self) -> int:
         return int(self.given.num_rows)
 
-    def wrong(self, field: Field) -> np.ndarray:
-        """bool[n]: the rows whose value has no place in the field."""
+    def wrong(self, field: Field) -> np.ndarray | None:
+        """bool[n]: the rows whose value has no place in the field; None: all have one."""
         array = self.arrays[field.name]
         if not array.null_count:
-            return np.zeros(self.rows, bool)
+            return None
         nulls = np.asarray(array.is_null())
         return nulls & np.asarray(self.given.column(field.name).is_valid()) if field.nullable else nulls
+
+    def wrong_at(self, fields: Iterable[Field], row: int) -> Field | None:
+        """The first field of which the value in that row has no place in it."""
+        return next((field for field in fields if (wrong := self.wrong(field)) is not None and wrong[row]), None)
 
     def reason(self, field: Field, row: int) -> str:
         return f"field {field.name!r}: expected {field.type}, got {_shown(self.given.column(field.name)[row])}"

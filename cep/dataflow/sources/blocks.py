@@ -110,6 +110,9 @@ class BlockFormat(Protocol):
 
     def open(self, block: Block) -> BlockReader: ...
 
+    def rest(self) -> None:
+        """Closes what is kept open for the next block."""
+
 
 def unreadable(path: str, error: Exception) -> ClusterError:
     return ClusterError(f"file {path!r} cannot be read: {getattr(error, 'strerror', None) or error}")

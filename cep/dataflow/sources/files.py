@@ -90,7 +90,7 @@ class FileSource:
         return self.block
 
     def _finish(self) -> None:
-        self.release()
+        self._close_block()
         self.index += self.readers
 
     def position(self) -> Position:
@@ -127,6 +127,10 @@ class FileSource:
         return False
 
     def release(self) -> None:
+        self._close_block()
+        self.format.rest()
+
+    def _close_block(self) -> None:
         if self.block is not None:
             self.block.close()
             self.block = None

@@ -58,7 +58,8 @@ class JsonLinesParser:
         found = self._taken(lines)
         good = np.ones(found.rows, bool)
         for field in self.fields:
-            good &= ~found.wrong(field)
+            if (wrong := found.wrong(field)) is not None:
+                good &= ~wrong
         times = self._times(found, lines)
         if self.event_time is not None:
             good &= times[lines.taken] > MIN_TIME
@@ -144,13 +145,14 @@ class JsonLinesParser:
         field = next((field for field in self.fields if field.name == self.event_time), None)
         if field is not None:
             values = from_arrow(found.arrays[field.name], field.type).values
-            times[lines.taken] = np.where(in_range(values, self.times) & ~found.wrong(field), values, MIN_TIME)
+            timed, wrong = in_range(values, self.times), found.wrong(field)
+            times[lines.taken] = np.where(timed if wrong is None else timed & ~wrong, values, MIN_TIME)
         return times
 
     def _bad(self, found: ArrowValues, lines: _Lines, rows: np.ndarray) -> list[tuple[int, str]]:
         bad: list[tuple[int, str]] = []
         for row in rows.tolist():
-            field = next((field for field in self.fields if found.wrong(field)[row]), None)
+            field = found.wrong_at(self.fields, row)
             bad.append((int(lines.taken[row]), self._out_of_range(found, row) if field is None else found.reason(field, row)))
         return bad
 

@@ -57,6 +57,10 @@ def in_range(times: np.ndarray, allowed: Range) -> np.ndarray:
     return inside
 
 
+def all_in_range(times: np.ndarray, allowed: Range) -> bool:
+    return not len(times) or bool(times.min() >= allowed[0] and times.max() <= allowed[1])
+
+
 def greatest_of(times: np.ndarray, allowed: Range) -> int:
     """The greatest event time among `times`, int64[n]; MIN_TIME where there is none."""
     if len(times) and np.minimum.reduce(times) >= allowed[0] and (found := greatest_time(times)) <= allowed[1]:

@@ -106,6 +106,9 @@ class LineFormat:
     def open(self, block: Block) -> LineBlock:
         return LineBlock(self, block)
 
+    def rest(self) -> None:
+        """Each block opens its file."""
+
     def open_file(self, path: str) -> File:
         with _readable(path):
             return self.store.open(path)

@@ -19,7 +19,7 @@ from cep.dataflow.dead_letters import RECORD_BYTES_MAX
 from cep.dataflow.sources.arrow_values import ArrowValues, check_type, taken
 from cep.dataflow.sources.blocks import BadRecord, Block, Extent, Piece, unreadable
 from cep.dataflow.sources.event_time import ComputedTime, of_bad
-from cep.dataflow.sources.lateness import in_range
+from cep.dataflow.sources.lateness import all_in_range, in_range
 from cep.elements import MIN_TIME
 from cep.errors import DataError
 from cep.kernels.columns import Columns, from_arrow
@@ -72,6 +72,7 @@ class RowFormat:
         computed = stream.event_time is not None and stream.event_time_column is None
         self.computed = ComputedTime(stream) if computed else None
         self.ends: dict[str, list[int]] = {}  # by path: where the parts end
+        self.kept: tuple[str, Parts] | None = None  # the file of the block before: what tells of its parts is read once
 
     @classmethod
     def of(cls, stream: Stream, needed: Collection[str], read_bytes: int, store: Store) -> Self:
@@ -106,6 +107,28 @@ class RowFormat:
 
     def open(self, block: Block) -> RowBlock:
         return RowBlock(self, block)
+
+    def parts_of(self, path: str) -> Parts:
+        """An open file, to be given back by `keep`. Raises ClusterError where it cannot be read."""
+        kept, self.kept = self.kept, None
+        if kept is not None and kept[0] == path:
+            return kept[1]
+        if kept is not None:
+            kept[1].close()
+        return self.open_parts(path)
+
+    def keep(self, path: str, opened: Parts) -> None:
+        """For the next block, unless the store could not read it."""
+        self.rest()
+        if opened.readable.failed:
+            opened.close()
+        else:
+            self.kept = path, opened
+
+    def rest(self) -> None:
+        kept, self.kept = self.kept, None
+        if kept is not None:
+            kept[1].close()
 
     def open_parts(self, path: str) -> Parts:
         try:
@@ -146,10 +169,14 @@ class RowFormat:
             times = self.computed.of(columns, found.rows)
         else:
             (column,) = columns.values()
-            timed = in_range(column.values, self.times)
-            times = np.where(timed if column.valid is None else timed & (column.valid != 0), column.values, MIN_TIME)
+            if column.valid is None and all_in_range(column.values, self.times):
+                times = column.values
+            else:
+                timed = in_range(column.values, self.times)
+                times = np.where(timed if column.valid is None else timed & (column.valid != 0), column.values, MIN_TIME)
         for field in self.timed:
-            times = np.where(found.wrong(field), MIN_TIME, times)
+            if (wrong := found.wrong(field)) is not None:
+                times = np.where(wrong, MIN_TIME, times)
         return times
 
 
@@ -172,13 +199,13 @@ class RowBlock:
 
     def __init__(self, format_: RowFormat, block: Block) -> None:
         self.format, self.block = format_, block
-        self.file = format_.open_parts(block.path)
+        self.file = format_.parts_of(block.path)
         self.part = bisect_right(format_.ends[block.path], block.start)
         self.batches: Iterator[pa.RecordBatch] | None = None
         self.place = block.start  # where `batches` goes on
 
     def close(self) -> None:
-        self.file.close()
+        self.format.keep(self.block.path, self.file)
 
     def read(self, place: int) -> Piece:
         try:
@@ -216,20 +243,21 @@ class RowBlock:
         times = form.times_of(found) if form.timed else None
         good = np.ones(rows, bool) if times is None else times > MIN_TIME
         for field in form.fields:
-            good &= ~found.wrong(field)
+            if (wrong := found.wrong(field)) is not None:
+                good &= ~wrong
         kept = np.flatnonzero(good)
         columns = {field.name: from_arrow(found.arrays[field.name], field.type) for field in form.fields}
         if len(kept) == rows:
             return Piece(columns, times, kept, rows, place + rows)
-        wrong = np.flatnonzero(~good)
-        bad = [self._bad(found, times, int(row), place) for row in wrong[-DESCRIBED_MAX:]]
+        refused = np.flatnonzero(~good)
+        bad = [self._bad(found, times, int(row), place) for row in refused[-DESCRIBED_MAX:]]
         columns = {name: column.take(kept) for name, column in columns.items()}
         bad_rows, bad_times = of_bad(times, kept) if times is not None else (kept[:0], kept[:0])
-        return Piece(columns, None if times is None else times[kept], kept, rows, place + rows, bad, len(wrong), bad_rows, bad_times)
+        return Piece(columns, None if times is None else times[kept], kept, rows, place + rows, bad, len(refused), bad_rows, bad_times)
 
     def _bad(self, found: ArrowValues, times: np.ndarray | None, row: int, place: int) -> BadRecord:
         record = found.record(row)[:RECORD_BYTES_MAX]
-        field = next((field for field in self.format.fields if found.wrong(field)[row]), None)
+        field = found.wrong_at(self.format.fields, row)
         return BadRecord(place + row, self._untimed(found, row) if field is None else found.reason(field, row), record)
 
     def _untimed(self, found: ArrowValues, row: int) -> str:

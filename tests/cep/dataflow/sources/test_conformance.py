@@ -482,3 +482,51 @@ def test_a_disk_that_fails_makes_no_bad_rows(name: str, tmp_path: Path) -> None:
         for fails_at in range(1, reads + 1):
             with pytest.raises(ClusterError, match=f"file '{path}' cannot be read: Input/output error"):
                 rows_in(FailingStore(path, fails_at), stream, path)
+
+
+class CountedFile:
+    def __init__(self, file: File, store: CountingStore) -> None:
+        self.file, self.store = file, store
+        store.open_files += 1
+
+    def read_at(self, into: memoryview, position: int) -> int:
+        got = self.file.read_at(into, position)
+        self.store.bytes_read += got
+        return got
+
+    def close(self) -> None:
+        self.store.open_files -= 1
+        self.file.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+
+class CountingStore(DiskStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes_read = self.open_files = 0
+
+    def open(self, path: str) -> File:
+        return CountedFile(super().open(path), self)
+
+
+@pytest.mark.parametrize("name", ["parquet", "arrow"])
+def test_what_tells_of_the_parts_of_a_file_is_not_read_for_each_of_them(name: str, tmp_path: Path) -> None:
+    """It grows with them, so that reading a file would take as long as the square of its size."""
+    writer, read = WRITERS[name], []
+    for parts in (50, 400):
+        path, store = tmp_path / str(parts), CountingStore()
+        writer.write(path, [{"ts": 1_600_000_000_000 + n, "n": n, "x": 0.5, "s": "text", "unread": ""} for n in range(parts * PART)])
+        stream = Stream("s", SCHEMA, col("ts"), 0, writer.files(str(path)))
+        with interpreted():
+            reads = format_of(stream, NEEDED, store)
+            blocks = cut_blocks(stream, [(str(path), path.stat().st_size)], reads)
+            source = FileSource(Reading(stream, 0, 1, 0, True, SCHEMA, DeadLetters(), lambda: 0, store), reads, blocks)
+            assert len(blocks) == parts
+            while not source.ended:
+                source.read()
+        read.append(store.bytes_read / parts)
+        source.release()
+        assert store.open_files == 0
+    assert read[1] < 1.5 * read[0]
