@@ -436,7 +436,7 @@ def advance_cohorts(tables: Tables, bits: np.ndarray, n: int, numbers: np.ndarra
             return _stop(desk, i, 0, 1)
         if not _pass(tables, group, t):
             return _stop(desk, i, 0, 1)
-        if ttl != FAR and rare[group, RARE_LAST] != NONE and t - rare[group, RARE_LAST] > ttl:
+        if ttl != FAR and t - rare[group, RARE_LAST] > ttl:
             rare[group, RARE_MATCHES] = 0
         if begun >= 0:
             size = 1 << (lines[group, RING] & (RING_SCALE - 1))

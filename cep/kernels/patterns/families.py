@@ -272,7 +272,7 @@ def advance_families(tables: Tables, bits: np.ndarray, n: int, numbers: np.ndarr
                 return 1
             if groups[group, HEAD] >= 0:
                 apart_leave_starts(tables, group, t)
-            if parameters[TTL] != FAR and groups[group, LAST] != NONE and t - groups[group, LAST] > parameters[TTL]:
+            if parameters[TTL] != FAR and t - groups[group, LAST] > parameters[TTL]:
                 groups[group, MATCHES] = 0
             _take(tables, group, bits[i], first + i, groups[group, SEQ], t)
             groups[group, SEQ], groups[group, LAST] = groups[group, SEQ] + 1, t

@@ -438,7 +438,7 @@ def advance(tables: Tables, n: int, numbers: np.ndarray, time: np.ndarray, first
         if groups[group, DUE] < t:
             apart_pass_time(tables, group, t)
             groups[group, DUE] = FAR
-        if parameters[TTL] != FAR and groups[group, LAST] != NONE and t - groups[group, LAST] > parameters[TTL]:
+        if parameters[TTL] != FAR and t - groups[group, LAST] > parameters[TTL]:
             groups[group, MATCHES] = 0
         q, row = groups[group, SEQ], first + i
         desk[STAMP] += 1

@@ -54,7 +54,7 @@ REALS = (0.1, 0.2, 1e300, -1e300, 3.0, float("nan"), -0.0)
 @st.composite
 def rows(draw: st.DrawFn, most: int = 12) -> list[tuple[Any, ...]]:
     cells = st.tuples(
-        st.integers(0, 9),
+        st.integers(-3, 6),
         st.sampled_from(("p", "q", "p")),
         st.sampled_from((*LETTERS, *LETTERS, None)),
         st.sampled_from((0, 1, 2, 3, None, 2**62)),
@@ -220,6 +220,25 @@ def test_by_example(what: str) -> None:
     pattern, letters = EXAMPLES[what]
     assert isinstance(make(pattern).ways, Ways)
     check(pattern, [row_at(time, letter, time) for time, letter in enumerate(letters)], ONE_INSTANCE)
+
+
+COUNTED: dict[str, Any] = {"ttl": 2, "rows": "all", "measures": (("n", row("A").count()),)}
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        pattern_of(A, within=1, matches="all", **COUNTED),
+        pattern_of(A.then(B), **COUNTED),
+        pattern_of(A.then(event("B", (col("e") == "b") & (col("v") > row("A")["v"]))), **COUNTED),
+    ],
+    ids=["families", "cohorts", "ways"],
+)
+@pytest.mark.parametrize("last", [-2, -1, 0])
+def test_matches_are_numbered_anew_with_the_group_whenever_its_last_row_was(pattern: Pattern, last: int) -> None:
+    """The microsecond before 1970 stood for no row."""
+    letters = ((-1, "a"), (0, "b"), (9, "a"), (10, "b"))
+    check(pattern, [row_at(last + time, letter, time) for time, letter in letters], ONE_INSTANCE)
 
 
 @settings(deadline=None, max_examples=30)
