@@ -38,6 +38,7 @@ from orchestrator.records import InstanceManager, Now, Process, PublisherRecord
 from orchestrator.registry import Deposed, Registry
 from orchestrator.ring_sweep import RingSweep
 from orchestrator.state.blame import Deaths, deaths_in
+from orchestrator.state.checkpoint_budget import LED_S
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.desired_nodes import names_of
 from orchestrator.state.events import (
@@ -115,6 +116,7 @@ class Service:
         watch: is told which instance managers there are, and says by `manager_died` that one has ended.
         rings: where clients of this host keep what they have sent.
         wake: has a process started that runs connectors, where none has been needed yet.
+        led_s: of the CPU of this process and ZooKeeper, what a checkpoint costs (`orchestrator.state.checkpoint_budget`).
     """
 
     def __init__(
@@ -130,8 +132,9 @@ class Service:
         watch: Callable[[Mapping[str, InstanceManager]], None] = lambda managers: None,
         rings: Rings | None = None,
         wake: Callable[[], None] = lambda: None,
+        led_s: float = LED_S,
     ) -> None:
-        self._watch, self._wake, self._woken = watch, wake, False
+        self._watch, self._wake, self._woken, self._led_s = watch, wake, False, led_s
         self._watched: Mapping[str, InstanceManager] | None = None
         self.config, self.topology = config, topology
         self.connected = self.leads = False
@@ -141,10 +144,10 @@ class Service:
         self.clock, self._coordination, self._deaths, self._members = clock, coordination, deaths, members
         self._registry = Registry(coordination, lambda path: self.mailbox.put(_Changed(path)), self.quarantine)
         self._election = Election(coordination, candidate, lambda path: self.mailbox.put(_Wake()))
-        self._state = ClusterState(config.session_timeout_s, self.quarantine, Quotas.of(config))
+        self._fence = -1
+        self._state = self._new_state()
         self._manifests = Manifests(store or DiskStore(own=True), config.checkpoints)
         self._rings = RingSweep(rings)
-        self._fence = -1
         self._answers = PendingAnswers()
         self._unseen = Unseen()
         self._off: set[str] = set()  # hosts whose clocks are off, which has been told
@@ -317,6 +320,9 @@ class Service:
             _LOG.warning("the clock of host %r is %.1f s off ZooKeeper's: set it", name, (hosts[name].clock_ms or 0) / 1000)
         self._off = off
 
+    def _new_state(self) -> ClusterState:
+        return ClusterState(self.config.session_timeout_s, self.quarantine, Quotas.of(self.config), self._fence, self._led_s)
+
     def _campaign(self) -> None:
         if not self._election.leads():
             self.leader = self._election.leader()
@@ -324,7 +330,7 @@ class Service:
         self._coordination.claim()
         self._fence = self._election.take_office()
         self.quarantine.clear()
-        self._state = ClusterState(self.config.session_timeout_s, self.quarantine, Quotas.of(self.config), self._fence)
+        self._state = self._new_state()
         with suppress(ClusterError):  # what cannot be written is set aside
             self._put(self._state.restore(self._registry.read_all(), self.now()))
         if self._members is not None:

@@ -66,7 +66,7 @@ class OrchestratorProcess:
         self.clock = ProcessClock(schedule)
         candidate = Candidate(config.rest, "simulated", number, "")
         self.session = zookeeper.connect(name, self.clock)
-        self.service = Service(config, topology, self.session, self.clock, candidate, deaths, store=store, rings=rings)
+        self.service = Service(config, topology, self.session, self.clock, candidate, deaths, store=store, rings=rings, led_s=0.0)
         api = Api(self.service, cast(MetricClient, NoMetrics()), GatewayProxy(None), config)
         self.door = FrontDoor(schedule, api, name, self.clock)
         self.task = Task(schedule, self._turn, self.clock)

@@ -1,8 +1,10 @@
-"""What checkpoints may cost of an instance manager, and what that means for how often each query has one. Pure.
+"""What checkpoints may cost of an instance manager, and of those who lead, and what that means for how often each query has one. Pure.
 
 Where n queries share an instance manager and a checkpoint of query i costs it c_i seconds, one every t_i seconds costs c_i / t_i of its
 time. Of all t_i for which the sum of that is SHARE, those have the least mean that go with the square root of c_i:
 t_i = sqrt(c_i) * (sqrt(c_1) + … + sqrt(c_n)) / SHARE. A query alone has c / SHARE; of n alike each has n times that.
+
+What orchestrator and ZooKeeper do for one is shared out likewise, among all queries: LED_SHARE for each instance manager that there is.
 """
 
 from __future__ import annotations
@@ -11,15 +13,19 @@ from collections import Counter
 from collections.abc import Mapping
 from math import sqrt
 
-#: Of the time of an instance manager, what checkpoints may cost as far as it is counted. What the orchestrator and ZooKeeper do for one,
-#: and that caches are empty behind it, is not: with these it is the three per cent that are promised (`benchmarks/log/recovery.md`).
-SHARE = 0.016
+#: Of the time of an instance manager, what checkpoints may cost it as far as that is counted; and what orchestrator and ZooKeeper may
+#: have for them. That caches are empty behind one is in neither: it is three per cent together (`benchmarks/log/recovery.md`).
+SHARE, LED_SHARE = 0.016, 0.012
+#: Of their CPU, in seconds, what one costs them: of a small query, among many (`benchmarks/log/recovery.md`).
+LED_S = 0.0067
+_LED = ""  # no instance manager's name
 
 
 class CheckpointBudget:
-    """Used by the orchestrator's core alone."""
+    """Used by the orchestrator's core alone. `led_s`: of the CPU of orchestrator and ZooKeeper, what one costs."""
 
-    def __init__(self) -> None:
+    def __init__(self, led_s: float) -> None:
+        self._led_s = led_s
         self._roots: dict[str, Mapping[str, float]] = {}  # query -> instance manager -> the root of what one costs it, in seconds
         self._counted: set[str] = set()  # those that have checkpoints now
         self._sums = Counter[str]()  # instance manager -> of those
@@ -29,10 +35,11 @@ class CheckpointBudget:
         """How many queries have checkpoints now."""
         return len(self._counted)
 
-    def note(self, query: str, costs_s: Mapping[str, float]) -> None:
-        """What a checkpoint costs each instance manager, in seconds of its time."""
+    def note(self, query: str, costs_s: Mapping[str, float], managers: int) -> None:
+        """What a checkpoint costs each instance manager, in seconds of its time, and how many of these there are."""
         self.rest(query)
-        self._roots[query] = {im: sqrt(cost) for im, cost in costs_s.items()}
+        led_s = self._led_s * SHARE / LED_SHARE / max(managers, 1)
+        self._roots[query] = {im: sqrt(cost) for im, cost in (*costs_s.items(), (_LED, led_s))}
         self.go_on(query)
 
     def rest(self, query: str) -> None:

@@ -59,13 +59,13 @@ class _Course:
 
 
 class Checkpoints:
-    """Changes `model.checkpoints`, and has manifests written. `term`: of this leader."""
+    """Changes `model.checkpoints`, and has manifests written. `term`: of this leader; `led_s`: as `CheckpointBudget` has it."""
 
-    def __init__(self, model: ClusterModel, desired: DesiredNodes, term: int) -> None:
+    def __init__(self, model: ClusterModel, desired: DesiredNodes, term: int, led_s: float) -> None:
         self.model, self.desired, self.term = model, desired, term
         self._courses: dict[str, _Course] = {}
         self.deadlines = Deadlines()  # of those that wait for nothing but time
-        self._budget = CheckpointBudget()
+        self._budget = CheckpointBudget(led_s)
         self._texts: dict[str, tuple[physical.PhysicalPlan, str]] = {}
         self._serial = 0
 
@@ -175,7 +175,7 @@ class Checkpoints:
         known, part = course.costs_us, (first, 1, LATELY)[min(course.taken, 2)]
         course.costs_us = {im: known.get(im, 0) + (cost - known.get(im, 0)) / part for im, cost in costs.items()}
         course.taken += 1
-        self._budget.note(record.name, {im: cost / 1e6 for im, cost in course.costs_us.items()})
+        self._budget.note(record.name, {im: cost / 1e6 for im, cost in course.costs_us.items()}, len(self.model.managers))
 
     def _note_failure(self, name: str, course: _Course, number: CheckpointNumber, why: str, now: Now) -> None:
         """It came to nothing; what it was asked for is asked for again, later and later, for a disk that is full stays so for a while."""

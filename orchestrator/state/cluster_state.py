@@ -44,6 +44,7 @@ from orchestrator.state import evacuations, moves
 from orchestrator.state.applications import Applications
 from orchestrator.state.blame import Blame, Deaths
 from orchestrator.state.catalog import Catalog
+from orchestrator.state.checkpoint_budget import LED_S
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.connectors import DeclaredConnectors
@@ -93,9 +94,16 @@ from orchestrator.state.tables import check_table
 
 
 class ClusterState(ClusterModel):
-    """Everything that is known, and what follows from events for it."""
+    """Everything that is known, and what follows from events for it. `term`: of this leader; `led_s`: see `CheckpointBudget`."""
 
-    def __init__(self, session_timeout_s: float, quarantine: Quarantine | None = None, quotas: Quotas | None = None, term: int = 0) -> None:
+    def __init__(
+        self,
+        session_timeout_s: float,
+        quarantine: Quarantine | None = None,
+        quotas: Quotas | None = None,
+        term: int = 0,
+        led_s: float = LED_S,
+    ) -> None:
         super().__init__(quarantine or Quarantine(), quotas or Quotas())
         self.session_timeout_s = session_timeout_s
         self._steady = 0.0  # the time of the last event
@@ -103,7 +111,7 @@ class ClusterState(ClusterModel):
         self._desired = DesiredNodes()
         self._refused: frozenset[tuple[str, str]] = frozenset()  # (instance manager, assignment that it cannot read)
         self._catalog = Catalog(self, self._desired)
-        self.taking = Checkpoints(self, self._desired, term)
+        self.taking = Checkpoints(self, self._desired, term, led_s)
         self._deployments = Deployments(self, self._catalog, self._desired, self.taking)
         self.keys = ClusterKeys(self._desired)
         self.applications = Applications(self._desired, self._is_there)
