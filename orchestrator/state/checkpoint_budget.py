@@ -5,6 +5,7 @@ time. Of all t_i for which the sum of that is SHARE, those have the least mean t
 t_i = sqrt(c_i) * (sqrt(c_1) + … + sqrt(c_n)) / SHARE. A query alone has c / SHARE; of n alike each has n times that.
 
 What orchestrator and ZooKeeper do for one is shared out likewise, among all queries: LED_SHARE for each instance manager that there is.
+Where many are due at once, as when all begin to be fed, AT_ONCE of them begin, and the others in turn as far apart as that share says.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from math import sqrt
 SHARE, LED_SHARE = 0.016, 0.012
 #: Of their CPU, in seconds, what one costs them: of a small query, among many (`benchmarks/log/recovery.md`).
 LED_S = 0.0067
+AT_ONCE = 16
 _LED = ""  # no instance manager's name
 
 
@@ -29,6 +31,7 @@ class CheckpointBudget:
         self._roots: dict[str, Mapping[str, float]] = {}  # query -> instance manager -> the root of what one costs it, in seconds
         self._counted: set[str] = set()  # those that have checkpoints now
         self._sums = Counter[str]()  # instance manager -> of those
+        self._led_until = 0.0  # by the steady clock: when those that have begun, or are to, have had their share
 
     @property
     def counted(self) -> int:
@@ -62,3 +65,10 @@ class CheckpointBudget:
         roots = self._roots.get(query, {})
         rests = query not in self._counted
         return max((root * (self._sums[im] + rests * root) / SHARE for im, root in roots.items()), default=0.0)
+
+    def turn(self, now: float, managers: int) -> float:
+        """When the next one that is due may begin, by the steady clock. It is counted as begun then."""
+        apart_s = self._led_s / LED_SHARE / max(managers, 1)
+        begins = max(now, self._led_until - AT_ONCE * apart_s)
+        self._led_until = max(self._led_until, now) + apart_s
+        return begins

@@ -4,8 +4,8 @@ Rules:
 
 1. One is under way at a time. It is committed when every instance has stored its piece; if one could not, it comes to nothing.
 2. The next is asked for when the interval is over: what the user wants, or so long that taking and writing the last ones cost no more than
-   `SHARE` of the time of any instance manager, with those of all other queries there (`checkpoint_budget`). An instance that has no time
-   to wait for that says so. One that failed is tried again later and later.
+   `SHARE` of the time of any instance manager, with those of all other queries there (`checkpoint_budget`). Of many that are due at once
+   most wait for their turn. An instance that has no time to wait says so. One that failed is tried again later and later.
 3. A query in which nothing has come in and nothing gone out since the last commit has none: it would be the same. Its instances say so.
 4. A new leader knows only what is written. What another one had asked for comes to nothing: its own numbers are greater.
 5. The manifest is written before the node that names it, which is the commit.
@@ -56,6 +56,7 @@ class _Course:
     failed: CheckpointNumber | None = None
     before: QueryCheckpoints | None = None  # the last commit
     rests: bool = False  # until an instance has something that the last commit has not
+    in_turn: bool = False  # among all that are due: `due` is when it may begin
 
 
 class Checkpoints:
@@ -128,7 +129,13 @@ class Checkpoints:
             course.due = max(course.due, now.steady + LOOK_S)
             return False  # it would wait for one that does not run yet
         wanted = any(status is not None and status.wants for status in statuses) and not course.error
-        return wanted or record.change is not None or (now.steady >= course.due and not course.rests)
+        if wanted or record.change is not None:
+            return True
+        if now.steady < course.due or course.rests:
+            return False
+        if not course.in_turn:
+            course.due, course.in_turn = self._budget.turn(now.steady, len(self.model.managers)), True
+        return now.steady >= course.due
 
     def _rest(self, name: str, course: _Course, rests: bool) -> None:
         if rests != course.rests:
@@ -148,6 +155,9 @@ class Checkpoints:
         number = CheckpointNumber(record.attempt, self.term, self._serial)
         pauses = record.change is not None and record.change.pauses
         self.model.checkpoints[record.name] = QueryCheckpoints(number, known.committed, pauses)
+        if not course.in_turn:
+            self._budget.turn(now.steady, len(self.model.managers))
+        course.in_turn = False
         course.due = _together(now.steady, self._interval_s(record.name), self._budget.counted)
         self._rest(record.name, course, False)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.state.checkpoint_budget import LED_SHARE, SHARE, CheckpointBudget
+from orchestrator.state.checkpoint_budget import AT_ONCE, LED_SHARE, SHARE, CheckpointBudget
 
 COSTS = st.floats(1e-6, 10.0)
 
@@ -54,3 +54,12 @@ def test_what_those_who_lead_do_has_a_share_of_its_own(queries: int, managers: i
     assert led_s == pytest.approx(LED_SHARE * max(managers, 1))
     budget.note("large", {"im-0": 10.0}, managers)
     assert budget.least_s("large") > 10.0 / SHARE
+
+
+def test_of_many_that_are_due_at_once_most_wait_for_their_turn() -> None:
+    budget, apart_s = CheckpointBudget(0.012), 0.012 / LED_SHARE / 2
+    begins = [budget.turn(100.0, 2) for _ in range(1000)]
+    assert begins[: AT_ONCE + 1] == [100.0] * (AT_ONCE + 1)
+    assert begins[-1] == pytest.approx(100.0 + (999 - AT_ONCE) * apart_s)
+    assert budget.turn(begins[-1] + 1000.0, 2) == begins[-1] + 1000.0, "they have had their share by then"
+    assert [CheckpointBudget(0.0).turn(100.0, 2) for _ in range(1000)] == [100.0] * 1000

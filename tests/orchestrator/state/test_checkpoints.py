@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cep.config import instance_node
 from orchestrator.records import Status, StoredPiece
+from orchestrator.state.checkpoint_budget import AT_ONCE
 from orchestrator.state.checkpoints import AGAIN_S
 from orchestrator.state.events import ManifestFailed, ScaleSubquery, StatusesSeen
 from tests.orchestrator.state.test_cluster_state import IMS, manager
@@ -138,3 +139,25 @@ def test_a_change_does_not_wait_for_news() -> None:
     assert cluster.asked > before
     cluster.stores()
     assert cluster.state_of() == "recovering"
+
+
+def test_of_many_that_are_due_at_once_most_wait_for_their_turn() -> None:
+    """As when all begin to be fed; but not one that somebody waits for."""
+    cluster = Told()
+    cluster.all_tell(news=False)
+    cluster.pass_time(100 * INTERVAL_S)
+    budget = cluster.state.taking._budget
+    for _ in range(AT_ONCE + 10):
+        budget.turn(cluster.now.steady, len(IMS))
+    before = cluster.asked
+    cluster.tells(0, news=True)
+    assert cluster.asked == before
+    due = cluster.state.taking.deadlines.first
+    assert due is not None and cluster.now.steady < due < cluster.now.steady + 10.0
+    cluster.pass_time(due - cluster.now.steady)
+    assert cluster.asked > before
+    for _ in range(AT_ONCE + 10):
+        budget.turn(cluster.now.steady, len(IMS))
+    before = cluster.asked
+    cluster.all_tell(news=True, wants=True)
+    assert cluster.asked > before
