@@ -167,10 +167,11 @@ class Publishers:
         self.dropped.pop(channel, None)
         entry.refused.discard(channel)
         self.file(channel, hosted, entry, known, endpoint, door)
+        # A recovery has to know of it, for others would not wait for what it sends once more.
+        if own is not None and not resumes and channel not in self.answered:
+            own.pressing = True
         if own is None or resumes or channel in self.answered or hosted.instance.state not in ("running", "paused"):
             self._answer_opening(channel, known=resumes)
-        if own is not None and not resumes:  # a recovery has to know of it, for others would not wait for what it sends once more
-            own.pressing = True
 
     def _answer_opening(self, channel: int, known: bool) -> None:
         """`known`: a commit covers it."""

@@ -124,7 +124,7 @@ def test_one_that_had_ended_is_over_when_its_readers_have_all() -> None:
     assert run_seed(400_184, ScheduleTrace()).wrong == []
 
 
-@pytest.mark.parametrize("seed", (8023,))
+@pytest.mark.parametrize("seed", (8111,))
 def test_one_whose_checkpoints_have_what_has_changed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is restored lies in several pieces."""
     needed = list[PieceKey]()

@@ -588,3 +588,17 @@ def test_a_log_that_was_cut_short_is_none(reader: Reader) -> None:
     process.log.segments[0].path.write_bytes(process.log.segments[0].path.read_bytes()[:128])
     reader.begin(piece)
     assert reader.source.expected == {"p"} and rows(reader) == 3
+
+
+def test_one_that_a_commit_covers_asks_for_none_when_it_opens_again(reader: Reader) -> None:
+    """As each does once it has laid out what it keeps: that is known of it already. Of another one of its name nothing is."""
+    own, process = reader.hosted.recovery, reader.process("a").open()
+    assert own is not None and own.pressing and not any(kind == wire.OPENED for kind, *_ in reader.heard)
+    reader.checkpoint()
+    own.pressing = False
+    reader.publishers.cover(reader.publishers.taken(reader.hosted))
+    process.keep().open()
+    assert not own.pressing and reader.last(wire.OPENED)[0]["here"]
+    process.die()
+    reader.process("b").open()
+    assert own.pressing
