@@ -21,7 +21,7 @@ from benchmarks.nexmark.asked import ANSWERS, ROWS_OF, Nexmark
 from benchmarks.nexmark.flink.texts import NOT_THERE
 from benchmarks.nexmark.generator import DrawnEvents
 from benchmarks.nexmark.made import event_files, read
-from benchmarks.nexmark.measuring import AS_TEXT, CHECK, RECOVERS
+from benchmarks.nexmark.measuring import AS_TEXT, CHECK, FROM_FILES, RECOVERS
 from benchmarks.nexmark.page import FLINK, VERSION, Circumstances, QueryRun, Run, line, page
 from benchmarks.nexmark.peers import PEERS, SHOWN
 from benchmarks.nexmark.queries import QUERIES, chosen
@@ -60,6 +60,7 @@ class Trial:
         how: str = "",
     ) -> None:
         self.events, self.answers, self.ours, self.others, self.how = events, answers, ours, others, how
+        self.told = f"{FROM_FILES} " if FROM_FILES in how.split() else ""  # to others: that, too
         tables = {name: pa.Table.from_batches(list(read(folder, name))) for name in ("person", "auction", "bid")}
         self.rows = {name: table.num_rows for name, table in tables.items()}
         self.witness = Witness(tables)
@@ -71,12 +72,12 @@ class Trial:
         outcome.unequal = self._difference(query, "ours")
         others = {name: run for name, run in self.others.items() if not (name == SHOWN[FLINK] and query.name in NOT_THERE)}
         for name, run in others.items():
-            checked = run(f"{CHECK} {query.name}")
+            checked = run(f"{CHECK} {self.told}{query.name}")
             outcome.unequal = outcome.unequal or self._unlike(query, name, checked)
             outcome.beside[name] = []
         for _ in range(runs):
             for name, run in others.items():
-                outcome.beside[name].append(run(query.name))
+                outcome.beside[name].append(run(f"{self.told}{query.name}"))
             outcome.runs.append(self.ours(f"{self.how}{query.name}"))
         return outcome
 
@@ -141,6 +142,7 @@ def command(
     instances: Annotated[int, typer.Option(min=1, help="instance managers")] = 2,
     beside: Annotated[str, typer.Option(help="what runs the same in turn: flink, duckdb, or both, or the path of another checkout")] = "",
     as_text: Annotated[bool, typer.Option("--sql", help="ours of the queries' SQL; --beside . compares it with the builder's")] = False,
+    from_files: Annotated[bool, typer.Option("--files", help="events are read from files of text, by ours and by Flink")] = False,
     recover: Annotated[str, typer.Option(help="off, at-once or on-commit, of ours; --beside . compares it with off")] = "off",
     out: Annotated[Path | None, typer.Option(help="where the page goes; RESULTS.md where all is run, else the screen alone")] = None,
     work: Annotated[Path | None, typer.Option(help="where events are kept and answers go, such as a folder in memory")] = None,
@@ -152,7 +154,8 @@ def command(
         raise typer.BadParameter(str(error)) from error
     if recover not in ("off", *RECOVERS):
         raise typer.BadParameter(f"--recover: expected off, {' or '.join(RECOVERS)}, got {recover!r}")
-    others, how = Beside.of(beside), f"{AS_TEXT} " * as_text + f"{recover} " * (recover in RECOVERS)
+    others = Beside.of(beside)
+    how = f"{AS_TEXT} " * as_text + f"{FROM_FILES} " * from_files + f"{recover} " * (recover in RECOVERS)
     if out is None and len(queries) == len(QUERIES) and events == EVENTS and not how:
         out = PEERS_PAGE if others.peers else PAGE
     outcomes, around = _measured(queries, DrawnEvents(events), runs, instances, others, work or _work_folder(), how)
@@ -184,7 +187,9 @@ def _measured(
             print(line(outcomes[-1]), file=sys.stderr, flush=True)
     versions = _revision(ROOT), _revision(beside.tree) if beside.tree else ""
     date = datetime.now(UTC).strftime("%Y-%m-%d")
-    return outcomes, Circumstances(events, instances, runs, _machine(), date, *versions, (load, os.getloadavg()[0]))
+    return outcomes, Circumstances(
+        events, instances, runs, _machine(), date, *versions, (load, os.getloadavg()[0]), FROM_FILES in how.split()
+    )
 
 
 def _work_folder() -> Path:

@@ -1,6 +1,7 @@
 """The files of one set of events: made once, read by publishers and by the witness.
 
 <folder>/<person, auction, bid>.arrow   an Arrow file with a record batch for every 20,000 events of all kinds, and the column `n`
+<folder>/<person, auction, bid>.tsv     the same as text without a header: columns apart by tabs, times as ms; made where it is asked for
 <folder>/side_input.csv                 `key,value`, of q13
 """
 
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 
 from benchmarks.nexmark.asked import SIDE_ROWS, Given
 from benchmarks.nexmark.generator import NUMBER, DrawnEvents
@@ -43,6 +45,19 @@ def read(folder: Path, name: str) -> Iterator[pa.RecordBatch]:
     with pa.ipc.open_file(folder / f"{name}.arrow") as file:
         for i in range(file.num_record_batches):
             yield file.get_batch(i)
+
+
+def text_file(folder: Path, name: str) -> Path:
+    """The events of a kind as text, without their numbers."""
+    path = folder / f"{name}.tsv"
+    if not path.exists():
+        table = pa.Table.from_batches(list(read(folder, name))).drop_columns([NUMBER])
+        columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table.columns]
+        options = pyarrow.csv.WriteOptions(include_header=False, delimiter="\t", quoting_style="none")
+        staged = path.with_suffix(".staged")
+        pyarrow.csv.write_csv(pa.table(columns, names=table.schema.names), staged, options)
+        staged.rename(path)
+    return path
 
 
 def _write(path: Path, table: pa.Table, events: DrawnEvents) -> None:

@@ -2,8 +2,9 @@
 
 `python -m benchmarks.nexmark.measuring EVENTS INSTANCES OPEN_MS_MAX OUT --standing`: EVENTS is the folder of `benchmarks.nexmark.made`,
 OUT one for answers. A line is the name of a query, with `check` before it where the answers are to be written to `OUT/<output>.arrow`,
-`sql` where the query is its text's, and `at-once` or `on-commit` where it is to recover. What it says is a line of JSON: seconds from the
-first row sent to the last answer read, how many answers, CPU seconds by process.
+`sql` where the query is its text's, `file` where its streams are read from files of text (`benchmarks.nexmark.made`), and `at-once` or
+`on-commit` where it is to recover. What it says is a line of JSON: seconds from the first row sent, or the query's start, to the last
+answer read, how many answers, CPU seconds by process.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,15 @@ import pyarrow as pa
 import pyarrow.csv
 
 from benchmarks.metering import process_cpu_s, say
-from benchmarks.nexmark.asked import ANSWERS, Given, Nexmark
+from benchmarks.nexmark.asked import ANSWERS, ROWS_OF, Given, Nexmark
+from benchmarks.nexmark.made import text_file
 from benchmarks.nexmark.queries import chosen
 from benchmarks.nexmark.texts import NO_TEXT, query_of
-from numa_cep import LocalCluster, Running, Subscription
+from cep.model import query as queries
+from cep.model.streams import TextFiles
+from numa_cep import LocalCluster, Query, Running, Subscription
 
-CHECK, AS_TEXT, RECOVERS = "check", "sql", ("at-once", "on-commit")
+CHECK, AS_TEXT, FROM_FILES, RECOVERS = "check", "sql", "file", ("at-once", "on-commit")
 """Words before a query's name."""
 
 
@@ -72,10 +77,10 @@ def publishing(url: str, folder: Path) -> Iterator[PublishingProcess]:
 
 
 class Measuring:
-    """Runs queries on a cluster that stands."""
+    """Runs queries on a cluster that stands. `events`: the folder with files of text."""
 
-    def __init__(self, cluster: LocalCluster, publisher: PublishingProcess, given: Given) -> None:
-        self.cluster, self.publisher, self.given = cluster, publisher, given
+    def __init__(self, cluster: LocalCluster, publisher: PublishingProcess, given: Given, events: Path) -> None:
+        self.cluster, self.publisher, self.given, self.events = cluster, publisher, given, events
 
     def run(self, query: Nexmark, how: Sequence[str] = ()) -> dict[str, Any]:
         """One run, deployed and gone; with `AS_TEXT` of the query's SQL where there is one."""
@@ -83,20 +88,31 @@ class Measuring:
         self.given.files.mkdir(parents=True)
         is_text = AS_TEXT in how and query.name not in NO_TEXT
         made = query_of(query.name, self.given) if is_text else query.build(self.given)
-        running = self.cluster.deploy(made.options(recover=next((each for each in how if each in RECOVERS), "off")))
+        made = made.options(recover=next((each for each in how if each in RECOVERS), "off"))
+        is_read = FROM_FILES in how
+        running = self.cluster.deploy(self._read_from_files(made) if is_read else made, start=not is_read)
         names = [] if query.files else [ANSWERS]
         if query.name == "q12" and self.given.checked:
             names.insert(0, "stamped")  # all of it comes before the answers
         readers = {name: running.subscribe(name, event_time=name == "stamped") for name in names}
-        self.publisher.open(query.reads)
+        if not is_read:
+            self.publisher.open(query.reads)
         before, begun = self._cpu(), time.perf_counter()
-        self.publisher.go()
+        if is_read:
+            running.start()
+        else:
+            self.publisher.go()
         rows = self._answers(query, running, readers)
         seconds = time.perf_counter() - begun
         used = {name: round(now - before.get(name, 0.0), 4) for name, now in self._cpu().items()}
-        sent, closed = self.publisher.took()
+        sent, closed = (0.0, 0.0) if is_read else self.publisher.took()
         running.delete()
         return {"seconds": seconds, "answers": rows, "cpu": used, "sent": sent, "closed": closed}
+
+    def _read_from_files(self, made: Query) -> queries.Query:
+        query = made.build()
+        files = {each.name: TextFiles((str(text_file(self.events, ROWS_OF.get(each.name, each.name))),), "\t") for each in query.streams}
+        return replace(query, streams=tuple(replace(each, files=files[each.name]) for each in query.streams))
 
     def _answers(self, query: Nexmark, running: Running, readers: dict[str, Subscription]) -> int:
         """Reads them all; returns how many."""
@@ -146,7 +162,7 @@ def main() -> None:
             *how, name = line.split()
             given = Given(Path(out), int(open_ms_max), CHECK in how)
             shutil.copy(Given(Path(folder), 0).side_input, given.side_input)
-            say(**Measuring(cluster, publisher, given).run(chosen([name])[0], how))
+            say(**Measuring(cluster, publisher, given, Path(folder)).run(chosen([name])[0], how))
 
 
 if __name__ == "__main__":

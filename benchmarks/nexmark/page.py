@@ -87,7 +87,8 @@ def _all_cpu_seconds(run: Run) -> float:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """On what it was measured. `load`: of the machine over a minute, before and after; `instances`: instance managers."""
+    """On what it was measured. `load`: of the machine over a minute, before and after; `instances`: instance managers; `is_read`: events
+    are read from files."""
 
     events: DrawnEvents
     instances: int
@@ -97,16 +98,27 @@ class Circumstances:
     version: str
     beside: str
     load: tuple[float, float]
+    is_read: bool = False
 
 
-_HOW = """\
-## How it is measured
-
+_PUBLISHED = """\
 - One process publishes, from memory, in batches of {batch:,} events of all kinds, each kind to its stream, as fast as it is let. The
   program that asks reads all answers and counts them; of q10 the cluster writes them to files. Both are processes of their own.
 - A query is deployed on a cluster that stands, its publishers are opened, and the clock starts. It stops when the last answer has been
   read, or the last file is there: publishing, the whole way through the cluster, the end of the streams and reading are in it.
-- *Events* are all those of the streams that the query reads. q3 and q8 read persons and auctions, 8 % of the events: what a run costs
+"""
+
+_READ = """\
+- Instance managers read the events from files of text, columns apart by tabs, one for each kind, cut into blocks of 64 MiB. The program
+  that asks reads all answers and counts them; of q10 the cluster writes them to files.
+- A query is deployed on a cluster that stands, and the clock starts with it. It stops when the last answer has been read, or the last
+  file is there.
+"""
+
+_HOW = """\
+## How it is measured
+
+{fed}- *Events* are all those of the streams that the query reads. q3 and q8 read persons and auctions, 8 % of the events: what a run costs
   however long it is weighs most in them.
 - The first run is not counted, and its answers are compared with DuckDB's. Of the {runs} that follow the one in the middle counts.
 - *Per CPU s*: of the instance managers alone, with all their threads. It depends less than wall time on what else the machine does.
@@ -123,14 +135,18 @@ _HEADS = ("by CPU", "by all CPU")
 _BESIDE = """\
 - Beside Flink and DuckDB, *by CPU* is of the engines: all threads of the instance managers, and all of theirs but what Java's compilers
   use to make machine code. *By all CPU* counts all our processes besides: what publishes, what asks, ZooKeeper and the others. Flink and
-  DuckDB have no such: their rows stand in the process.
-- Flink: rows stand in memory as its own (`RowData`), so a source costs it next to nothing; answers go to its blackhole, and where they are
+  DuckDB have no such.
+- Flink: {rows}; answers go to its blackhole, and where they are
   checked they are counted, less what is taken back, beside DuckDB's. Parallelism {cores}, object reuse, mini-batches of 50,000 rows or 2 s,
   split distinct aggregates, heap state, no checkpoints; the suite's SQL (`benchmarks/nexmark/flink`), q13's side input and q14's count of
   letters as functions. q6 has no text for Flink, q10's rows go nowhere in place of to files, and the last window of q12, of
   processing time, never comes out.
 - DuckDB: each query's SQL over tables in its memory, {cores} threads, the answer as an Arrow table.
 """
+
+
+_IN_MEMORY = "rows stand in memory as its own (`RowData`), so a source costs it next to nothing"
+_FROM_FILES = "rows are read from the same files, by its filesystem connector and its CSV format"
 
 
 def line(outcome: QueryRun) -> str:
@@ -155,7 +171,7 @@ def _introduction(around: Circumstances) -> str:
     return (
         f"{of.count:,} events (2 % persons, 6 % auctions, 92 % bids; seed {of.seed}; {of.rate:,g} a second of event time) and "
         f"{around.instances} instance managers.\nMeasured on {around.date}, version {around.version}.{other} "
-        "Made by `python -m benchmarks nexmark`."
+        f"Made by `python -m benchmarks nexmark{' --files' * around.is_read}`."
     )
 
 
@@ -184,5 +200,7 @@ def _means(outcomes: Sequence[QueryRun], others: Sequence[str]) -> list[str]:
 
 def _how(around: Circumstances, others: Sequence[str]) -> str:
     before, after = around.load
-    text = _HOW.format(batch=BATCH_EVENTS, runs=around.runs, machine=around.machine, before=before, after=after, busy=around.instances + 2)
-    return text + (_BESIDE.format(cores=around.instances) if set(others) - {VERSION} else "")
+    fed, busy = (_READ, around.instances + 1) if around.is_read else (_PUBLISHED.format(batch=BATCH_EVENTS), around.instances + 2)
+    text = _HOW.format(fed=fed, runs=around.runs, machine=around.machine, before=before, after=after, busy=busy)
+    rows = _FROM_FILES if around.is_read else _IN_MEMORY
+    return text + (_BESIDE.format(cores=around.instances, rows=rows) if set(others) - {VERSION} else "")

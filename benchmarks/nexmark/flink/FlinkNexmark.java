@@ -34,8 +34,8 @@ import org.apache.flink.util.CloseableIterator;
 
 /**
  * Flink SQL as a side of the benchmark: `FlinkNexmark EVENTS PARALLELISM`. EVENTS is a folder of texts with tabs, a file for each stream; for each line of
- * stdin, `[check] STREAM,… TEXT`, it runs the query and says a line of JSON. Rows stand in memory as Flink's own; answers go to a blackhole, where they are checked
- * they are counted as they are at the end.
+ * stdin, `[check] [file] STREAM,… TEXT`, it runs the query and says a line of JSON. Rows stand in memory as Flink's own, or are read from these texts; answers go
+ * to a blackhole, where they are checked they are counted as they are at the end.
  */
 public class FlinkNexmark {
   static final Map<String, String> COLUMNS = Map.of(
@@ -52,8 +52,10 @@ public class FlinkNexmark {
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
     for (String line = in.readLine(); line != null; line = in.readLine()) {
       boolean checked = line.startsWith("check ");
-      String[] words = (checked ? line.substring(6) : line).split(" ", 2);
-      System.out.println(run(words[0].split(","), words[1], Integer.parseInt(arguments[1]), checked));
+      line = checked ? line.substring(6) : line;
+      Path files = line.startsWith("file ") ? folder : null;
+      String[] words = (files != null ? line.substring(5) : line).split(" ", 2);
+      System.out.println(run(words[0].split(","), words[1], Integer.parseInt(arguments[1]), checked, files));
     }
   }
 
@@ -73,8 +75,8 @@ public class FlinkNexmark {
   }
 
   /** Seconds, and CPU seconds of the whole process; what it took to make machine code stands apart. */
-  static String run(String[] streams, String text, int parallelism, boolean checked) throws Exception {
-    StreamTableEnvironment tables = environment(streams, parallelism);
+  static String run(String[] streams, String text, int parallelism, boolean checked, Path files) throws Exception {
+    StreamTableEnvironment tables = environment(streams, parallelism, files);
     long begun = System.nanoTime(), used = SYSTEM.getProcessCpuTime(), compiled = compilersTicks(), answers = 0;
     Table asked = tables.sqlQuery(text);
     if (checked) {
@@ -110,7 +112,7 @@ public class FlinkNexmark {
     return ticks;
   }
 
-  static StreamTableEnvironment environment(String[] streams, int parallelism) {
+  static StreamTableEnvironment environment(String[] streams, int parallelism, Path files) {
     Configuration configuration = new Configuration();
     configuration.setString("pipeline.object-reuse", "true");
     configuration.setString("table.exec.mini-batch.enabled", "true");
@@ -125,7 +127,10 @@ public class FlinkNexmark {
     StreamTableEnvironment tables = StreamTableEnvironment.create(environment);
     tables.createTemporarySystemFunction("count_char", CountChar.class);
     tables.createTemporarySystemFunction("side_value", SideValue.class);
-    for (String stream : streams) table(tables, environment, stream);
+    for (String stream : streams) {
+      if (files == null) table(tables, environment, stream);
+      else file(tables, files, stream);
+    }
     return tables;
   }
 
@@ -144,6 +149,25 @@ public class FlinkNexmark {
     RowType type = (RowType) DataTypes.ROW(fields.toArray(new DataTypes.Field[0])).notNull().getLogicalType();
     DataStream<RowData> rows = environment.addSource(new FromMemory(kind), kind, InternalTypeInfo.of(type));
     tables.createTemporaryView(stream, rows, schema.build());
+  }
+
+  /** A stream whose rows are read as its text says; instants are milliseconds there. */
+  static void file(StreamTableEnvironment tables, Path files, String stream) {
+    String kind = stream.equals("arriving") ? "bid" : stream;
+    Schema.Builder schema = Schema.newBuilder();
+    List<String> instants = new ArrayList<>();
+    for (String column : COLUMNS.get(kind).split(" ")) {
+      String name = column.split(":")[0];
+      boolean instant = column.endsWith("t");
+      schema.column(instant ? name + "_ms" : name, (column.endsWith("s") ? DataTypes.STRING() : DataTypes.BIGINT()).notNull());
+      if (instant) instants.add(name);
+    }
+    for (String name : instants) schema.columnByExpression(name, "CAST(TO_TIMESTAMP_LTZ(`" + name + "_ms`, 3) AS TIMESTAMP(3))");
+    if (stream.equals("arriving")) schema.columnByExpression("rowtime", "PROCTIME()");
+    else schema.watermark("dateTime", "`dateTime` - INTERVAL '4' SECOND");
+    tables.createTemporaryTable(stream, TableDescriptor.forConnector("filesystem").schema(schema.build())
+        .option("path", files.resolve(kind + ".tsv").toUri().toString()).format("csv").option("csv.field-delimiter", "\t")
+        .option("csv.disable-quote-character", "true").build());
   }
 
   /** How many rows there are when all that was taken back is gone. */

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -50,6 +51,16 @@ def test_peers_have_as_many_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not (shutil.which("mvn") and shutil.which("javac")), reason="Flink needs Maven and a JDK")
+def test_events_are_read_from_files_by_all(tmp_path: Path) -> None:
+    options = ["--events", "5000", "--runs", "1", "--work", str(tmp_path), "--files", "--beside", "flink,duckdb"]
+    done = CliRunner().invoke(app, ["nexmark", "q3", "q10", "q12", "q15", *options])
+    assert done.exit_code == 0, done.output
+    assert "The answers of all 4 queries are equal to DuckDB's" in done.output and "from the same files" in done.output
+
+
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_queries_that_recover(tmp_path: Path) -> None:
     options = ["--events", "5000", "--runs", "1", "--work", str(tmp_path), "--recover", "at-once", "--beside", str(ROOT)]
@@ -70,6 +81,7 @@ def test_what_runs_beside_is_peers_or_a_checkout() -> None:
 
 def test_flink_is_told_what_is_flinks_and_the_streams() -> None:
     assert told("check q0") == "check bid SELECT auction, bidder, price, `dateTime`, extra FROM bid"
+    assert told("check file q0").startswith("check file bid SELECT")
     assert told("q3").startswith("person,auction SELECT P.name") and "state_ttl" not in told("q3")
     assert "AS `day`" in told("q15") and "EMIT" not in told("q15")
 
@@ -119,3 +131,15 @@ def test_a_ratio_is_taken_within_its_pair() -> None:
 def test_what_is_not_equal_stands_at_the_head() -> None:
     text = page([outcome("q0", [1.0], unequal="ours: no answers")], AROUND)
     assert "**q0 is not equal to DuckDB**: ours: no answers" in text and "are equal to" not in text
+
+
+def test_where_events_are_read_the_page_says_so() -> None:
+    run = outcome("q0", [1.0])
+    run.beside["Flink"] = [{"seconds": 4.0, "answers": 7, "cpu": {"flink": 22.0, "compilers": 9.0}}]
+    published, read_ = page([run], AROUND), page([run], replace(AROUND, is_read=True))
+    assert "One process publishes" in published and "rows stand in memory" in published
+    assert (
+        "`python -m benchmarks nexmark --files`" in read_
+        and "rows are read from the same files" in read_
+        and "publishes, from" not in read_
+    )
