@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from cep.elements import MIN_TIME
+from cep.elements import EVENT_TIME_MAX, MIN_TIME
 from cep.errors import CepError
 from cep.model.operators import Aggregate
 from cep.model.query import Query
@@ -98,8 +98,9 @@ class Promises:
                 self._in_order(stream, header.channel, repr([values[i] for i in at]), time)
 
     def _in_order(self, stream: str, channel: int, key: str, time: int) -> None:
+        """What the end of the streams lets out is at the end of event time, behind which windows may end."""
         before = self._times.get((stream, channel, key), time)
-        if time < before:
+        if time < min(before, EVENT_TIME_MAX):
             self._wrong.append(f"stream {stream!r}: of key {key} a row at {time} came behind one at {before}")
         self._times[stream, channel, key] = max(time, before)
 

@@ -268,8 +268,12 @@ class ReadableFile(io.RawIOBase):
     """
 
     def __init__(self, file: File) -> None:
-        self._file, self._position = file, 0
+        self._file, self._position, self._version = file, 0, file.version()
         self.failed: OSError | None = None
+
+    def is_as_opened(self) -> bool:
+        """Has nobody changed the file since?"""
+        return self._file.version() == self._version
 
     def readable(self) -> bool:
         return True

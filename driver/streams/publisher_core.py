@@ -293,7 +293,7 @@ class PublisherCore:
 
     def _answered(self, reader: StreamReader, header: Header, said: Document) -> None:
         """At one that had us open already: we were idle, or it is not there any more."""
-        if reader.log is None:  # that it is elsewhere is an old answer: it has let us in since, where it is
+        if reader.log is None:  # that it is elsewhere is an old answer, or one of another process, which says Unknown, too
             reader.gone |= not (said["here"] or said.get("elsewhere"))
         elif not said["here"]:
             reader.lose_place()

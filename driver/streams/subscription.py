@@ -281,6 +281,8 @@ class Subscription(ReadableBatches):
             self._await_answers(min(longest_ns, ANSWER_NS))
             if core.asked:
                 return self._word() if core.recovers else None
+        if core.astray:
+            return self._word_of_astray(longest_ns)
         if core.held and core.query:
             return core.held.popleft()
         try:
@@ -288,6 +290,18 @@ class Subscription(ReadableBatches):
             return message
         except queue.Empty:
             return None
+
+    def _word_of_astray(self, longest_ns: int) -> Message | None:
+        """Where instances are that were not where they were asked; what comes meanwhile is held."""
+        self.inquiry.wonder()
+        try:
+            message: Message = self.plane.next_of(self.messages, min(longest_ns, LOOK_NS) / 1e9)
+        except queue.Empty:
+            return None
+        if message[0].kind == WORD and not message[0].channel:
+            return message
+        self.core.held.append(message)
+        return None
 
     def _word(self) -> Message | None:
         """What is said of a query that recovers, while not all of its instances have answered; what those send that have is held."""
@@ -358,7 +372,7 @@ class Subscription(ReadableBatches):
             self._found(word)
         elif self.core.astray:
             self.look_again(word)
-        elif self.core.query:
+        elif self.core.recovers:
             with self.lock:
                 self._obey(self.core.recovered(word))
 

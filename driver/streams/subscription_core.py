@@ -48,7 +48,7 @@ class SubscriptionCore(ResumableSubscription):
         self.slack = slack(self.window)
         self.asked: dict[int, Producer] = {}  # by outlet: those that have not answered yet
         self.resuming: dict[int, Producer] = {}  # likewise, of those that were made anew when their query recovered
-        self.astray: list[Producer] = []  # that were asked where they are not, of a query that does not recover
+        self.astray: list[Producer] = []  # that were asked where they are not
         self.attempt = 0  # how often it has
         self.recovers = False
         self.told = RegeneratedRows(id_)  # of a query that tells its answers at once
@@ -177,11 +177,26 @@ class SubscriptionCore(ResumableSubscription):
         if any(answer["epoch"] != each.epoch for each in astray):
             self.fail(self._deleted())
             return NOTHING
+        self.recovers, self.asked_at, attempt = answer.get("recovers", False), now, answer.get("attempt", 0)
         places = {} if answer["state"] in _OVER else {each["instance"]: each for each in answer["outputs"].get(self.stream, ())}
-        for producer in astray:
+        commands: list[StreamCommand] = []
+        for producer in (each for each in astray if each.open):  # else its end has come meanwhile
             producer.open = producer.instance in places
+            if producer.open:
+                commands += self._ask_at(producer, str(places[producer.instance]["endpoint"]), attempt)
         self._look_whether_over()
-        return self.ask(self.query, [places[each.instance] for each in astray if each.open], now)
+        return commands
+
+    def _ask_at(self, producer: Producer, endpoint: str, attempt: int) -> Sequence[StreamCommand]:
+        """Once more, unless it has said itself where it is."""
+        if attempt > producer.attempt:
+            del self.producers[producer.channel]
+            producer.go_to(endpoint, attempt)
+            self.attempt, self.producers[producer.channel] = attempt, producer
+        elif producer.ahead is None:
+            producer.endpoint = endpoint
+        self.asked[producer.outlet] = producer
+        return [Listen(producer.endpoint, producer.channel), self._subscribe(producer)]
 
     def _let_in(self, producer: Producer, answer: Mapping[str, Any], beaten: int) -> Sequence[StreamCommand]:
         producer.lineage = answer.get("lineage", "")

@@ -154,6 +154,7 @@ class Publishers:
         source, own = entry.source, hosted.recovery
         known, resumes = source.publishers.get(name), name in source.resumes
         if known is None:
+            self.answered.discard(channel)  # that was another one of its name, which has closed
             known = self.register(hosted, entry, name, sent_until)
         else:
             openings.cancel_closing(entry, known)

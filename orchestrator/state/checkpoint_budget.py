@@ -66,9 +66,10 @@ class CheckpointBudget:
         rests = query not in self._counted
         return max((root * (self._sums[im] + rests * root) / SHARE for im, root in roots.items()), default=0.0)
 
-    def turn(self, now: float, managers: int) -> float:
-        """When the next one that is due may begin, by the steady clock. It is counted as begun then."""
+    def turn(self, now: float, managers: int, queries: int) -> float:
+        """When the next one that is due may begin, by the steady clock, and it is counted. `queries`: no more than so many can be waiting;
+        others that were counted are gone, and hold up none."""
         apart_s = self._led_s / LED_SHARE / max(managers, 1)
-        begins = max(now, self._led_until - AT_ONCE * apart_s)
-        self._led_until = max(self._led_until, now) + apart_s
-        return begins
+        until = min(max(self._led_until, now), now + queries * apart_s)
+        self._led_until = until + apart_s
+        return max(now, until - (AT_ONCE - 1) * apart_s)

@@ -5,7 +5,8 @@ Rules:
 1. One is under way at a time. It is committed when every instance has stored its piece; if one could not, it comes to nothing.
 2. The next is asked for when the interval is over: what the user wants, or so long that taking and writing the last ones cost no more than
    `SHARE` of the time of any instance manager, with those of all other queries there (`checkpoint_budget`). Of many that are due at once
-   most wait for their turn. An instance that has no time to wait says so. One that failed is tried again later and later.
+   most wait for their turn. An instance that has no time to wait says so, and takes no turn from others. One that failed is tried again
+   later and later.
 3. A query in which nothing has come in and nothing gone out since the last commit has none: it would be the same. Its instances say so.
 4. A new leader knows only what is written. What another one had asked for comes to nothing: its own numbers are greater.
 5. The manifest is written before the node that names it, which is the commit.
@@ -134,7 +135,7 @@ class Checkpoints:
         if now.steady < course.due or course.rests:
             return False
         if not course.in_turn:
-            course.due, course.in_turn = self._budget.turn(now.steady, len(self.model.managers)), True
+            course.due, course.in_turn = self._budget.turn(now.steady, len(self.model.managers), len(self._courses)), True
         return now.steady >= course.due
 
     def _rest(self, name: str, course: _Course, rests: bool) -> None:
@@ -155,8 +156,6 @@ class Checkpoints:
         number = CheckpointNumber(record.attempt, self.term, self._serial)
         pauses = record.change is not None and record.change.pauses
         self.model.checkpoints[record.name] = QueryCheckpoints(number, known.committed, pauses)
-        if not course.in_turn:
-            self._budget.turn(now.steady, len(self.model.managers))
         course.in_turn = False
         course.due = _together(now.steady, self._interval_s(record.name), self._budget.counted)
         self._rest(record.name, course, False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cep.elements import MIN_TIME
+from cep.elements import EVENT_TIME_MAX, MIN_TIME
 from cep.model.expr import ColumnRef
 from cep.model.functions import count
 from cep.model.operators import Aggregate, Filter
@@ -57,6 +57,12 @@ def test_rows_of_one_key_come_by_event_time_from_each_instance() -> None:
     assert took("out", later, earlier) == ["Promises: stream 'out': of key [1] a row at 9 came behind one at 19"]
     assert took("out", later, (2, MIN_TIME, [(9, (1, 1))]), (1, MIN_TIME, [(9, (2, 1))])) == []
     assert took("rows", later, earlier) == []  # a filter promises no order
+
+
+def test_what_the_end_lets_out_may_come_behind_windows_that_end_later() -> None:
+    end = (1, MIN_TIME, [(EVENT_TIME_MAX, (1, 1))])
+    assert took("out", (1, MIN_TIME, [(EVENT_TIME_MAX + 296, (1, 1))]), end) == []
+    assert len(took("out", end, (1, MIN_TIME, [(EVENT_TIME_MAX - 1, (1, 1))]))) == 1
 
 
 def test_answers_are_compared_stream_by_stream() -> None:

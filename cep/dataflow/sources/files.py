@@ -80,6 +80,7 @@ class FileSource:
         """Opens the next block, if there is one and the receivers are far enough."""
         if self.index >= len(self.blocks):
             self.ended = True
+            self.release()
             return None
         before = self.index - 2 * self.readers
         if before >= 0 and self.returned() < self.blocks[before].bound:

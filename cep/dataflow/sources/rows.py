@@ -72,7 +72,7 @@ class RowFormat:
         computed = stream.event_time is not None and stream.event_time_column is None
         self.computed = ComputedTime(stream) if computed else None
         self.ends: dict[str, list[int]] = {}  # by path: where the parts end
-        self.kept: tuple[str, Parts] | None = None  # the file of the block before: what tells of its parts is read once
+        self.kept: tuple[str, Parts] | None = None  # the file of the block before: what tells of its parts is read once, unless it changes
 
     @classmethod
     def of(cls, stream: Stream, needed: Collection[str], read_bytes: int, store: Store) -> Self:
@@ -111,7 +111,7 @@ class RowFormat:
     def parts_of(self, path: str) -> Parts:
         """An open file, to be given back by `keep`. Raises ClusterError where it cannot be read."""
         kept, self.kept = self.kept, None
-        if kept is not None and kept[0] == path:
+        if kept is not None and kept[0] == path and kept[1].readable.is_as_opened():
             return kept[1]
         if kept is not None:
             kept[1].close()

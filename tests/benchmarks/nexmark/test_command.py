@@ -1,6 +1,6 @@
 """The command from start to end, on few events: a cluster, a publishing process, a subscriber, the witness, the page.
 
-Tests `command.py`, `measuring.py`, `page.py`, `peers.py`, `benchmarks/__main__.py`.
+Tests `command.py`, `made.py`, `measuring.py`, `page.py`, `peers.py`, `benchmarks/__main__.py`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -246,12 +247,12 @@ class Asked:
 
     def __init__(self, made: Subscription, monkeypatch: pytest.MonkeyPatch, answers: Iterable[dict[str, Any]], *states: str) -> None:
         self.made, self.answers, self.states = made, iter(answers), list(states)
-        self.ask = made.core.ask
-        monkeypatch.setattr(made.core, "ask", self.answer)
+        for ask in ("ask", "look_again"):
+            monkeypatch.setattr(made.core, ask, partial(self.answer, getattr(made.core, ask)))
         monkeypatch.setattr(made.inquiry, "query", self.query)
 
-    def answer(self, query: str, documents: Sequence[dict[str, Any]], now: int) -> Sequence[StreamCommand]:
-        commands = self.ask(query, documents, now)
+    def answer(self, ask: Callable[..., Sequence[StreamCommand]], *asked: Any) -> Sequence[StreamCommand]:
+        commands = ask(*asked)
         for producer in self.made.core.asked.values():
             self.made._answered(Header(wire.SUBSCRIBED, producer.outlet), wire.to_json(next(self.answers)))
         return commands
@@ -290,3 +291,15 @@ def test_likewise_in_many(rest: Rest, plane: DataPlane, monkeypatch: pytest.Monk
     Asked(many.members["out"], monkeypatch, [{"here": False}, ANSWER], state)
     monkeypatch.setattr(rest, "post", lambda *_: [{"query": "q", "producers": [THERE]}])
     assert many.attach().open == open_
+
+
+def test_what_comes_while_an_instance_is_looked_for_waits(rest: Rest, plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was registered before its query, so the instance that is astray knows it and sends: how its rows look is not known yet."""
+    made = Subscription(rest, plane, "out", SubscriptionOptions())
+    asked = Asked(made, monkeypatch, [{"here": False}, ANSWER], "running")
+    monkeypatch.setattr(rest.aside, "ask", lambda key, question: question())
+    monkeypatch.setattr(rest, "get", lambda *_, **__: asked.query("q"))
+    made._found(asked.query("q"))
+    for sequence in (0, 1):
+        made.messages.put(message(made, sequence, 1))
+    assert [batch.to_pydict() for batch in made] == [{"i": [0]}] and not list(asked.answers)

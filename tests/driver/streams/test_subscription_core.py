@@ -146,6 +146,39 @@ def test_one_that_was_not_where_it_was_asked_is_asked_where_it_is() -> None:
     assert made.goes_on and not made.wonders
 
 
+def astray() -> tuple[SubscriptionCore, Producer]:
+    """Its only instance was not where it was asked."""
+    made = core()
+    made.ask("q", [{"endpoint": OLD, "instance": 0, "epoch": 1}], 0)
+    (producer,) = made.producers.values()
+    made.answered(producer.outlet, NOT_HERE, 0)
+    return made, producer
+
+
+def test_one_that_has_said_where_it_is_is_asked_there() -> None:
+    """The orchestrator's answer may be older."""
+    made, producer = astray()
+    made.placed(producer.channel, NEW, 5, 1)
+    commands = made.look_again(FOUND | {"epoch": 1}, 0)
+    assert [each.endpoint for each in commands if isinstance(each, Send)] == [NEW]
+    assert made.asked == {producer.outlet: producer} and producer.ahead is not None
+
+
+def test_one_that_has_ended_meanwhile_is_not_asked() -> None:
+    made, producer = astray()
+    made.take(Header(wire.END, producer.channel, 0), b"")
+    assert made.look_again(FOUND | {"epoch": 1}, 0) == [] and made.over is not None
+
+
+def test_one_that_was_made_anew_is_asked_as_what_it_is() -> None:
+    """Its query had recovered before it was asked for as if it had not."""
+    made, producer = astray()
+    before = producer.outlet
+    (_, said) = made.look_again(FOUND | {"epoch": 1, "attempt": 3, "recovers": True}, 0)
+    assert isinstance(said, Send) and said.header.channel == producer.outlet != before
+    assert list(made.producers) == [producer.channel] and producer.attempt == 3 and made.recovers
+
+
 OUTPUTS = {"out": [{"endpoint": OLD, "instance": 0, "epoch": 1}]}
 FOUND = {"name": "q", "epoch": 2, "state": "running", "schemas": {}, "outputs": OUTPUTS, "rows": {}}
 

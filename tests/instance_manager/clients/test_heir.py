@@ -602,3 +602,21 @@ def test_one_that_a_commit_covers_asks_for_none_when_it_opens_again(reader: Read
     process.die()
     reader.process("b").open()
     assert own.pressing
+
+
+def test_another_one_of_its_name_that_opens_before_a_commit_covers_its_end_asks_for_one(reader: Reader) -> None:
+    own, process = reader.hosted.recovery, reader.process("a").open()
+    assert own is not None
+    reader.checkpoint()
+    reader.publishers.cover(reader.publishers.taken(reader.hosted))
+    process.keep().open().send(3)
+    word = {"last": False, "others": [], "endpoint": reader.client.endpoint, "entry": reader.entry, "incarnation": "a"}
+    reader.publishers.close(Header(wire.CLOSE, publisher_channel(reader.entry, "p"), process.sequence), word)
+    reader.settle()
+    assert "p" not in reader.source.publishers
+    own.pressing = False  # the checkpoint is taken, and not committed
+    other = reader.process("b")
+    other.first = other.sequence = process.sequence + 1
+    other.record = process.record
+    other.open()
+    assert own.pressing

@@ -58,8 +58,16 @@ def test_what_those_who_lead_do_has_a_share_of_its_own(queries: int, managers: i
 
 def test_of_many_that_are_due_at_once_most_wait_for_their_turn() -> None:
     budget, apart_s = CheckpointBudget(0.012), 0.012 / LED_SHARE / 2
-    begins = [budget.turn(100.0, 2) for _ in range(1000)]
-    assert begins[: AT_ONCE + 1] == [100.0] * (AT_ONCE + 1)
-    assert begins[-1] == pytest.approx(100.0 + (999 - AT_ONCE) * apart_s)
-    assert budget.turn(begins[-1] + 1000.0, 2) == begins[-1] + 1000.0, "they have had their share by then"
-    assert [CheckpointBudget(0.0).turn(100.0, 2) for _ in range(1000)] == [100.0] * 1000
+    begins = [budget.turn(100.0, 2, 1000) for _ in range(1000)]
+    assert begins[:AT_ONCE] == [100.0] * AT_ONCE and begins[AT_ONCE] == pytest.approx(100.0 + apart_s)
+    assert begins[-1] == pytest.approx(100.0 + (1000 - AT_ONCE) * apart_s)
+    assert budget.turn(begins[-1] + 1000.0, 2, 1000) == begins[-1] + 1000.0, "they have had their share by then"
+    assert [CheckpointBudget(0.0).turn(100.0, 2, 1000) for _ in range(1000)] == [100.0] * 1000
+
+
+def test_turns_of_queries_that_are_gone_hold_up_none() -> None:
+    budget, apart_s = CheckpointBudget(0.012), 0.012 / LED_SHARE / 2
+    for _ in range(1000):
+        budget.turn(100.0, 2, 1000)
+    assert budget.turn(101.0, 2, AT_ONCE - 1) == 101.0
+    assert budget.turn(101.0, 2, 20) == pytest.approx(101.0 + apart_s), "it comes behind the one before"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cep.config import instance_node
 from orchestrator.records import Status, StoredPiece
 from orchestrator.state.checkpoint_budget import AT_ONCE
@@ -146,18 +148,31 @@ def test_of_many_that_are_due_at_once_most_wait_for_their_turn() -> None:
     cluster = Told()
     cluster.all_tell(news=False)
     cluster.pass_time(100 * INTERVAL_S)
-    budget = cluster.state.taking._budget
+    taking = cluster.state.taking
+    taking._courses |= {str(number): replace(taking._courses["per-ip"]) for number in range(AT_ONCE + 10)}
     for _ in range(AT_ONCE + 10):
-        budget.turn(cluster.now.steady, len(IMS))
+        taking._budget.turn(cluster.now.steady, len(IMS), len(taking._courses))
     before = cluster.asked
     cluster.tells(0, news=True)
     assert cluster.asked == before
-    due = cluster.state.taking.deadlines.first
+    due = taking.deadlines.first
     assert due is not None and cluster.now.steady < due < cluster.now.steady + 10.0
     cluster.pass_time(due - cluster.now.steady)
     assert cluster.asked > before
     for _ in range(AT_ONCE + 10):
-        budget.turn(cluster.now.steady, len(IMS))
+        taking._budget.turn(cluster.now.steady, len(IMS), len(taking._courses))
     before = cluster.asked
     cluster.all_tell(news=True, wants=True)
     assert cluster.asked > before
+
+
+def test_one_that_somebody_waits_for_takes_no_turn_from_others() -> None:
+    """A query that is pressed for a minute had none for minutes, nor had any other."""
+    cluster = Told()
+    for _ in range(200):
+        cluster.all_tell(news=True, wants=True)
+    before, began = cluster.asked, cluster.now.steady
+    cluster.all_tell(news=True)
+    while cluster.asked == before:
+        cluster.pass_time(0.5)
+    assert cluster.now.steady - began < 3 * INTERVAL_S

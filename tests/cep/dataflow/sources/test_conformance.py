@@ -527,6 +527,19 @@ def test_what_tells_of_the_parts_of_a_file_is_not_read_for_each_of_them(name: st
             while not source.ended:
                 source.read()
         read.append(store.bytes_read / parts)
-        source.release()
         assert store.open_files == 0
     assert read[1] < 1.5 * read[0]
+
+
+@pytest.mark.parametrize("name", ["parquet", "arrow"])
+def test_a_file_that_is_cut_between_two_parts_is_no_bad_rows(name: str, tmp_path: Path) -> None:
+    """Its rest would be dead letters, and the query would end as if that were all."""
+    path, writer = tmp_path / "f", WRITERS[name]
+    writer.write(path, [{"ts": 1_600_000_000_000 + n, "n": n, "x": 0.5, "s": f"text {n}", "unread": ""} for n in range(5 * PART)])
+    with interpreted():
+        source = Readers(writer, path).sources[0]
+        source.read()
+        os.truncate(path, path.stat().st_size // 2)
+        with pytest.raises(ClusterError, match=f"file '{path}' cannot be read"):
+            while not source.ended:
+                source.read()
