@@ -22,7 +22,7 @@ from benchmarks.nexmark.flink.texts import NOT_THERE
 from benchmarks.nexmark.generator import DrawnEvents
 from benchmarks.nexmark.made import event_files, read
 from benchmarks.nexmark.measuring import AS_TEXT, CHECK, FROM_FILES, RECOVERS
-from benchmarks.nexmark.page import FLINK, VERSION, Circumstances, QueryRun, Run, line, page
+from benchmarks.nexmark.page import FLINK, INSTANCES, VERSION, Circumstances, QueryRun, Run, line, page
 from benchmarks.nexmark.peers import PEERS, SHOWN
 from benchmarks.nexmark.queries import QUERIES, chosen
 from benchmarks.nexmark.witness import Witness
@@ -139,7 +139,7 @@ def command(
     names: Annotated[list[str] | None, typer.Argument(help="queries, such as q5; none: all")] = None,
     events: Annotated[int, typer.Option(min=1000, help="events of all kinds")] = EVENTS,
     runs: Annotated[int, typer.Option(min=1, help="of each query, after the one that is compared")] = 3,
-    instances: Annotated[int, typer.Option(min=1, help="instance managers")] = 2,
+    instances: Annotated[int, typer.Option(min=1, help="instance managers")] = INSTANCES,
     beside: Annotated[str, typer.Option(help="what runs the same in turn: flink, duckdb, or both, or the path of another checkout")] = "",
     as_text: Annotated[bool, typer.Option("--sql", help="ours of the queries' SQL; --beside . compares it with the builder's")] = False,
     from_files: Annotated[bool, typer.Option("--files", help="events are read from files of text, by ours and by Flink")] = False,

@@ -10,12 +10,16 @@ from typing import Any
 from benchmarks.nexmark.asked import Nexmark
 from benchmarks.nexmark.generator import DrawnEvents
 from benchmarks.nexmark.made import BATCH_EVENTS
+from cep.errors import counted
 
 VERSION = "the other version"
 """The name of another checkout's engine."""
 
 COMPILERS = "compilers"
 """The name of what a peer uses to make machine code as it goes, which is not counted."""
+
+INSTANCES = 2
+"""Instance managers, where nothing else is said."""
 
 FLINK, DUCKDB = PEERS = "flink", "duckdb"
 """Of a peer's process."""
@@ -168,10 +172,11 @@ def page(outcomes: Sequence[QueryRun], around: Circumstances) -> str:
 
 def _introduction(around: Circumstances) -> str:
     of, other = around.events, f" Beside it, in turn: version {around.beside}." if around.beside else ""
+    options = f" --instances {around.instances}" * (around.instances != INSTANCES) + " --files" * around.is_read
     return (
         f"{of.count:,} events (2 % persons, 6 % auctions, 92 % bids; seed {of.seed}; {of.rate:,g} a second of event time) and "
-        f"{around.instances} instance managers.\nMeasured on {around.date}, version {around.version}.{other} "
-        f"Made by `python -m benchmarks nexmark{' --files' * around.is_read}`."
+        f"{counted(around.instances, 'instance manager')}.\nMeasured on {around.date}, version {around.version}.{other} "
+        f"Made by `python -m benchmarks nexmark{options}`."
     )
 
 

@@ -136,10 +136,7 @@ def test_what_is_not_equal_stands_at_the_head() -> None:
 def test_where_events_are_read_the_page_says_so() -> None:
     run = outcome("q0", [1.0])
     run.beside["Flink"] = [{"seconds": 4.0, "answers": 7, "cpu": {"flink": 22.0, "compilers": 9.0}}]
-    published, read_ = page([run], AROUND), page([run], replace(AROUND, is_read=True))
-    assert "One process publishes" in published and "rows stand in memory" in published
-    assert (
-        "`python -m benchmarks nexmark --files`" in read_
-        and "rows are read from the same files" in read_
-        and "publishes, from" not in read_
-    )
+    published, read_ = page([run], AROUND), page([run], replace(AROUND, instances=1, is_read=True))
+    assert "One process publishes" in published and "rows stand in memory" in published and "`python -m benchmarks nexmark`" in published
+    assert "`python -m benchmarks nexmark --instances 1 --files`" in read_ and "rows are read from the same files" in read_
+    assert "publishes, from" not in read_ and "and 1 instance manager." in read_
