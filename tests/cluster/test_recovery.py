@@ -384,13 +384,14 @@ def test_a_query_that_reads_one_goes_on_with_its_next_attempt(cluster: LocalClus
 
     def kill_feed() -> None:
         """Where no reader is, to which it moves before."""
-        attempts, kept = feed.status()["recovery"]["attempts"], {place["im"] for each in readers for place in each.status()["placed"]}
+        kept = {place["im"] for each in readers for place in each.status()["placed"]}
         # The next commit may have begun before the last reader came; where nothing is new behind the last one, it has that.
         until(lambda: commits(feed) > covered[0] + 1 or rests(feed))
         if feed.status()["placed"][0]["im"] in kept:
             free = until(lambda: next((im for im in ("im-0", "im-1", "im-2") if im not in kept and living(cluster, im)), None))
             for subquery in ("SQ1", "SQ2"):
                 feed.move(subquery, 0, free)
+        attempts = feed.status()["recovery"]["attempts"]  # a move is one, too
         kill(cluster, feed.status()["placed"][0]["im"])
         until(lambda: feed.status()["state"] == "running" and feed.status()["recovery"]["attempts"] > attempts)
 
