@@ -23,6 +23,7 @@ MEMORY = "/dev/shm/"
 RINGS = "sent"  # the folder below the reports where clients keep what they have sent
 LOG_FORMS = ("text", "json")
 LOG = LOG_FORMS[0]
+RECOVER_FORMS = ("off", "on-commit", "at-once")
 TOKEN_VARIABLE = "CEP_TOKEN"
 CA_VARIABLE = "CEP_CA"
 RUN_VARIABLE = "CEP_RUN"
@@ -67,6 +68,7 @@ class ClusterConfig:
         connectors: the Unix socket at which a connection has the process started that runs connectors; None: it is started by hand.
         reports: the folder in which supervisors report on the processes they keep up (`cep.service.reports`); None: none does.
         checkpoint_folder: where checkpoints of queries are, a folder that all processes of the cluster share; None: below the home.
+        recover: what queries do that do not say it, if they can, one of RECOVER_FORMS.
         fast_path: small messages take the fast path through instances that only pass tuples on; False: none does (for bug reports).
         stock_numba: kernels are compiled as Numba does it, not by a pipeline tailored to them (for bug reports).
         host: the name of the host on which the process is; empty in a cluster of one machine.
@@ -121,6 +123,7 @@ class ClusterConfig:
     requests_per_s_max: float | None = None
     memory_bytes_max: int | None = None
     checkpoint_folder: str | None = None
+    recover: str = RECOVER_FORMS[0]
 
     @property
     def checkpoints(self) -> str:

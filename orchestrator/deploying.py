@@ -37,7 +37,7 @@ def planned(
     check_references(queries.to_json(query), config.modules)
     known, feeds = sources(state, query)
     machines = state.machines(config.host, topology)
-    plan = make_plan(query, known, state.workers(query.name, query.options.exclusive), machines, config.numa, files, feeds)
+    plan = make_plan(query, known, state.workers(query.name, query.options.exclusive), machines, config.numa, files, feeds, config.recover)
     encode(node("plans", query.name), physical.to_json(plan))  # too large is said before anything has changed
     return plan
 

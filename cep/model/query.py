@@ -31,7 +31,8 @@ REBALANCE = ("auto", "off")
 HOSTS = ("spread", "packed")
 #: What a query has to itself, more from left to right.
 EXCLUSIVE = ("off", "core", "node")
-RECOVER = ("off", "on-commit", "at-once")
+#: auto: as the queries of its cluster do that do not say it (`cep.config.ClusterConfig.recover`).
+RECOVER = ("auto", "off", "on-commit", "at-once")
 _NUMBERS = ("replicas", "parallelism", "buckets", "windows_per_row_max", "state_bytes_max")
 _MAY_BE_NONE = ("parallelism", "state_bytes_max")
 BALANCERS = ("point-to-point", "round-robin", "route-key", "broadcast")
@@ -62,7 +63,7 @@ class Options:
     rebalance: str = "auto"  # buckets and instances move to where there is less to do; off: only when they are told to
     windows_per_row_max: int = WINDOWS_PER_ROW  # a query with a window of which more overlap is refused
     hosts: str | int = "spread"  # it may run on all hosts of the cluster; on so many, those with the most room; packed: on one
-    recover: str = "off"  # what becomes of it when an instance manager dies; on-commit: it goes on from its last checkpoint
+    recover: str = "auto"  # what becomes of it when an instance manager dies; on-commit: it goes on from its last checkpoint
     checkpoint: int = CHECKPOINT_US  # so often it takes one, where it recovers, µs; less often where that would cost too much
     #: What the state of an operator may take in an instance before the query fails; None: what the cluster allows, which holds anyway.
     state_bytes_max: int | None = None

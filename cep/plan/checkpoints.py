@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from cep.errors import QueryError
 from cep.model.expr import Call
 from cep.model.limits import name_in_files
+from cep.model.query import Query
 from cep.plan.physical import PhysicalPlan
 from cep.plan.sources import source_of
 
@@ -65,7 +66,23 @@ def piece_name(number: CheckpointNumber, subquery: str, index: int, process: tup
 
 
 def recovers(plan: PhysicalPlan) -> bool:
-    return plan.query.options.recover != "off"
+    return plan.query.options.recover not in ("off", "auto")
+
+
+def as_its_cluster(plan: PhysicalPlan, recover: str) -> PhysicalPlan:
+    """The plan; if its query does not say whether it recovers, that does so as others of its cluster. Where it cannot, a note says why."""
+    if plan.query.options.recover != "auto" or recover == "off":
+        return plan
+    try:
+        return check_recovery(replace(plan, query=with_recovery(plan.query, recover), short=plan.written))
+    except QueryError as error:
+        note = f"it does not recover, though queries of this cluster do, {recover}: {error.message.removeprefix('recover: ')}"
+        return replace(plan, notes=(*plan.notes, note))
+
+
+def with_recovery(query: Query, recover: str) -> Query:
+    """It does so, if it does not say itself whether it recovers."""
+    return replace(query, options=replace(query.options, recover=recover)) if query.options.recover == "auto" else query
 
 
 def tells_at_once(plan: PhysicalPlan) -> bool:

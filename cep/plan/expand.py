@@ -30,9 +30,9 @@ def expanded(query: Query) -> Query:
 
 
 def shorter(query: Query, full: Query) -> Query | None:
-    """`query`, if `full`, which is what it was expanded to, is longer; None: it was in full already."""
+    """`query`, if `full`, which is what it was expanded to, is longer, or says whether it recovers; None: it was in full already."""
     same = [type(each) for each in query.operators] == [type(each) for each in full.operators]
-    return None if same else query
+    return None if same and query.options.recover == full.options.recover else query
 
 
 def in_full(operator: Operator) -> Iterator[Operator]:

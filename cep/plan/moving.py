@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from cep.errors import QueryError, counted
+from cep.plan.checkpoints import recovers
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.sources import source_of
 
@@ -92,7 +93,7 @@ def head_of(plan: PhysicalPlan, subquery: str) -> str | None:
 
 def why_it_stays(plan: PhysicalPlan, subquery: str) -> str | None:
     """Why no instance of `subquery` can go on at another instance manager while tuples flow; None: they can."""
-    if plan.query.options.recover != "off":
+    if recovers(plan):
         return "its query recovers, and moves by going on from its last checkpoint, which it does when it is told to"
     for stream in plan.subquery(subquery).streams:
         if why := source_of(plan, stream).can_move():

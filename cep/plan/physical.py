@@ -167,7 +167,7 @@ class PhysicalPlan:
 
     Args:
         query: as asked for, in full (`cep.plan.expand`).
-        short: as it was written, where that is shorter; see `written`.
+        short: as it was written, where that is shorter, or says less; see `written`.
         streams: every stream it reads, by name: its own, those declared before, and outputs of other queries.
         subqueries: in topological order.
         edges: into each subquery in turn, then the outputs.

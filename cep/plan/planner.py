@@ -19,7 +19,7 @@ from cep.model.query import Query
 from cep.model.streams import Stream
 from cep.model.topology import Topology
 from cep.plan.balancers import connect_subqueries
-from cep.plan.checkpoints import check_recovery
+from cep.plan.checkpoints import as_its_cluster, check_recovery
 from cep.plan.expand import shorter
 from cep.plan.feeds import check_declarations
 from cep.plan.moving import with_tables_of
@@ -44,6 +44,7 @@ def plan(
     numa: bool = True,
     files: FilesByStream = NO_FILES,
     feeds: Mapping[str, Feed] = NO_FEEDS,
+    recover: str = "off",
 ) -> PhysicalPlan:
     """The plan of one query.
 
@@ -54,6 +55,7 @@ def plan(
         numa: place by distance; otherwise in turn.
         files: the files of each stream that is read from files.
         feeds: where the known streams come from that other queries put out.
+        recover: what a query does that does not say, if it can (`cep.model.query.RECOVER`).
 
     Raises:
         QueryError: it is no query, or its options would change its answers.
@@ -69,7 +71,7 @@ def plan(
     )
     bare = PhysicalPlan(query, dict(sources), workers=tuple(workers), buckets=query.options.buckets, numa=numa, files=found, notes=notes)
     bare = replace(bare, short=short, feeds={name: feeds[name] for name in sources if name in feeds})
-    return reduce(lambda so_far, rewrite: rewrite(so_far), rewrites(topology), bare)
+    return reduce(lambda so_far, rewrite: rewrite(so_far), rewrites(topology), as_its_cluster(bare, recover))
 
 
 def check_plannable(query: Query, known_streams: Mapping[str, Stream]) -> None:

@@ -16,7 +16,7 @@ from cep.model.duration import format_duration
 from cep.model.operators import Delay
 from cep.model.query import Options, Query
 from cep.plan.balancers import route_fields
-from cep.plan.checkpoints import check_recovery, recovers
+from cep.plan.checkpoints import check_recovery, recovers, with_recovery
 from cep.plan.expand import shorter
 from cep.plan.kept_state import ANOTHER, ComparedQuery, Fate, PartFate, begun_anew, fates
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
@@ -55,7 +55,7 @@ def upgraded(plan: PhysicalPlan, query: Query, fresh: bool = False) -> Upgrade:
         raise QueryError(f"this is query {query.name!r}, expected query {plan.query.name!r}, which runs", "/name")
     if why := _why_never(plan):
         raise QueryError(f"query {query.name!r} cannot be upgraded: {why}", "/options/recover")
-    found = validate(query, plan.streams)
+    found = validate(with_recovery(query, plan.query.options.recover), plan.streams)
     there = ComparedQuery.of(plan)
     wanted = ComparedQuery(replace(plan, query=found.query, short=shorter(query, found.query), streams=dict(found.sources)), found, fresh)
     all_ = list(fates(there, wanted))

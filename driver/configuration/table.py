@@ -6,7 +6,16 @@ An option is added by a line here, and by a field of that name in `cep.config.Cl
 
 from __future__ import annotations
 
-from cep.config import BUDGET_BYTES, GRACE_S, HOSTS_SESSION_TIMEOUT_S, LOG, LOG_FORMS, SESSION_TIMEOUT_S, STATE_LIMIT_BYTES
+from cep.config import (
+    BUDGET_BYTES,
+    GRACE_S,
+    HOSTS_SESSION_TIMEOUT_S,
+    LOG,
+    LOG_FORMS,
+    RECOVER_FORMS,
+    SESSION_TIMEOUT_S,
+    STATE_LIMIT_BYTES,
+)
 from cep.model.limits import HELD_BYTES_MAX, INSTANCES_MAX, PORT_MAX, SUBSCRIPTIONS_MAX, WAIT_S_MAX
 from driver.configuration.option import Option
 from driver.processes.children import PAUSE_MAX_S
@@ -93,6 +102,10 @@ OPTIONS: tuple[Option, ...] = (
            (ORCHESTRATOR, METRICS, MANAGERS), "hosts", least=1, most=PORT_MAX),
     Option("address", str, None, "The address at which other hosts reach this one; default: from which it reaches the cluster.",
            (JOIN,), "hosts"),
+    # queries
+    Option("recover", str, RECOVER_FORMS[0],
+           "How queries recover that do not say it, where they can (`options(recover=)`).",
+           (UP, ORCHESTRATOR), "queries", choices=RECOVER_FORMS),
     # instance managers
     Option("instances", int, None, "Instance managers; default: one for each core, with `cep up` at most 4.",
            (UP, MANAGERS, JOIN), "instance managers", least=1, most=INSTANCES_MAX),

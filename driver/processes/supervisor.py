@@ -32,6 +32,7 @@ from cep.config import (
     GRACE_S,
     HOSTS_SESSION_TIMEOUT_S,
     LOG,
+    RECOVER_FORMS,
     SESSION_TIMEOUT_S,
     STATE_LIMIT_BYTES,
     TOKEN_VARIABLE,
@@ -139,6 +140,7 @@ class LocalConfig:
     requests_per_s_max: float | None = None
     memory_bytes_max: int | None = None
     checkpoint_folder: str | None = None
+    recover: str = RECOVER_FORMS[0]
     console: bool = False
     console_port: int = 0
 
@@ -157,8 +159,10 @@ class LocalConfig:
         """With all that follows from the address at which other hosts reach this one, or from there being none: how long a session bears
         silence, that REST is there too, and that beyond loopback ZooKeeper speaks TLS.
 
-        Raises ClusterError: the host cannot be called so, or links would be open to all.
+        Raises ClusterError: the host cannot be called so, links would be open to all, or queries cannot recover so.
         """
+        if self.recover not in RECOVER_FORMS:
+            raise ClusterError(f"recover: expected one of {', '.join(RECOVER_FORMS)}, got {self.recover!r}")
         session_s = self.session_timeout_s
         if session_s is None:
             session_s = SESSION_TIMEOUT_S if self.address is None else HOSTS_SESSION_TIMEOUT_S

@@ -56,7 +56,7 @@ def test_a_preview_writes_no_files_and_does_not_recover() -> None:
     query = replace(copies("q").value(), options=Options(recover="on-commit"), late="too_late")
     written = replace(query, outputs=(Output("q.all", "pick", ParquetSink("/data/out")),))
     alone, streams = previewed(written, "p")
-    assert alone == Query("p", query.streams, query.operators, (Output("p.q.all", "pick"),), "p.too_late", Options())
+    assert alone == Query("p", query.streams, query.operators, (Output("p.q.all", "pick"),), "p.too_late", Options(recover="off"))
     assert streams == {"q.all": "p.q.all"}
 
 

@@ -13,20 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.errors import ProtocolError, QueryError
+from cep.model import query as queries
 from cep.model.functions import count
 from cep.model.limits import OPERATORS_MAX
 from cep.model.operators import Aggregate
-from cep.model.query import Output, Query
+from cep.model.query import Options, Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.model.topology import Topology
 from cep.model.windows import TimeWindow
 from cep.plan.channels import ChannelId
+from cep.plan.checkpoints import recovers
 from cep.plan.physical import Edge, PhysicalPlan, Worker, from_json, to_json
 from cep.plan.planner import plan
 from cep.plan.split import topological
 from tests.support import plans
-from tests.support.plans import figure_3, files, fixed_window, group, keep, pick, planned, query
+from tests.support.plans import figure_3, files, fixed_window, group, keep, pick, planned, query, two_nodes
 
 PLANS = st.builds(planned, plans.queries(), plans.machines(), numa=st.booleans())
 
@@ -184,3 +186,27 @@ def test_a_query_that_would_take_long_to_plan_is_refused() -> None:
         planned(query(*chain))
     with pytest.raises(QueryError, match="1,048,576 channels between instances, expected at most 524,288"):
         planned(query(group("g", "s", "ip"), parallelism=1024))
+
+
+@pytest.mark.parametrize("recover", ["off", "on-commit", "at-once"])
+def test_a_query_recovers_as_its_cluster_says_where_it_does_not_say_it_itself(recover: str) -> None:
+    asked = query(pick("m", "s"))
+    made = planned(asked, recover=recover)
+    assert (recovers(made), made.notes) == (recover != "off", ())
+    assert made.query.options.recover == recover or not recovers(made)
+    assert queries.to_json(from_json(to_json(made)).written) == queries.to_json(asked), "users are shown what they wrote"
+    own = replace(query(pick("m", "s")), options=Options(recover="at-once"))
+    assert planned(own, recover=recover).query.options.recover == "at-once"
+
+
+def test_a_query_that_cannot_recover_as_its_cluster_says_does_not_and_a_note_says_why() -> None:
+    with_clock = fixed_window()  # it says now()
+    assert planned(with_clock, recover="on-commit").query.options.recover == "on-commit"
+    made = planned(with_clock, recover="at-once")
+    assert not recovers(made)
+    (note,) = (each for each in made.notes if "recover" in each)
+    assert note.startswith("it does not recover, though queries of this cluster do, at-once: operator 'stamp' uses now()")
+    twice = planned(replace(query(pick("m", "s")), options=Options(replicas=2)), two_nodes(2), recover="on-commit")
+    assert not recovers(twice)
+    (note,) = twice.notes
+    assert note.startswith("it does not recover, though queries of this cluster do, on-commit: stream 's' cannot be read")

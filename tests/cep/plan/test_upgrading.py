@@ -88,6 +88,7 @@ KEPT: dict[str, tuple[CepQuery, str]] = {
     "more instances": (built(query(), parallelism=SIZES | {"SQ2": 4}), "SQ2: keeps its state, in 4 instances in place of 2"),
     "fewer instances": (built(query(), parallelism={"SQ2": 1}), "SQ2: keeps its state, in 1 instance in place of 2"),
     "how many is not said": (built(query(), parallelism=None), "operator 'first': keeps its state"),
+    "whether it recovers is not said": (built(query(), recover="auto"), "operator 'first': keeps its state"),
     "checkpoints are rarer": (built(query(), checkpoint="5s"), "operator 'first': keeps its state"),
 }
 

@@ -332,6 +332,11 @@ def test_a_session_bears_more_where_there_are_several_hosts() -> None:
     assert [LocalConfig.from_json(each).session_timeout_s for each in settings] == [6.0, 10.0, 6.0, 6.0]
 
 
+def test_how_queries_recover_is_one_of_three() -> None:
+    with pytest.raises(ClusterError, match="recover: expected one of off, on-commit, at-once, got 'always'"):
+        LocalConfig.from_json({"recover": "always"})
+
+
 def test_reports_whose_home_is_gone_are_swept(folder: Path) -> None:
     lost = Home.make(str(folder))
     reports = lost.make_reports()
