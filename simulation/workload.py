@@ -87,7 +87,7 @@ class DrawnWorkload:
 
     @property
     def recovers(self) -> bool:
-        return self.query.options.recover != "off"
+        return self.query.options.recovers
 
     def telling(self, at_once: bool) -> DrawnWorkload:
         """The same, whose answers are told as they are made, if it recovers and that can be; or as a checkpoint covers them."""

@@ -1,6 +1,6 @@
 """Many small queries: `python -m benchmarks.measured.many --queries 5000 --instances 2 --seconds 30`; prints one line of JSON.
 
-Every query has a stream of its own, to which one tuple a second is published, the tuples of all spread evenly in time: open loop,
+Every query has a stream of its own, to which a tuple is published each second (`--every`), those of all spread evenly in time: open loop,
 each stamped with the time at which it was due. Latency is from there to its answer at the subscriber, of the queries that answer each
 tuple; of those that need the next tuple to know a tuple's place in the stream, from when that one was due. A few processes publish, one
 subscribes, each with thousands of streams. CPU is of all threads of the instance managers. Both are of the time after the first three
@@ -45,7 +45,7 @@ def _measure(cluster: LocalCluster, chosen: Sequence[tuple[int, int]], arguments
     after = processes.memory()
     time.sleep(SETTLE_S)
     idle = processes.cpu_share(arguments.seconds)
-    busy, latencies = _run(cluster, chosen, processes, arguments.seconds, arguments.publishers)
+    busy, latencies = _run(cluster, chosen, processes, arguments)
     used = processes.memory()
     return {
         "queries": len(queries),
@@ -113,16 +113,18 @@ class Processes:
 
 
 def _run(
-    cluster: LocalCluster, chosen: Sequence[tuple[int, int]], processes: Processes, seconds: float, publishers: int
+    cluster: LocalCluster, chosen: Sequence[tuple[int, int]], processes: Processes, arguments: argparse.Namespace
 ) -> tuple[dict[str, float], tuple[list[int], list[int]]]:
     """Cores in use while tuples flow, and latencies in ns, of answers at once and of those with the next tuple."""
     context = multiprocessing.get_context("spawn")
     answers, told = context.SimpleQueue(), context.SimpleQueue()
     begin = context.Event()
     url = cluster.rest.url
-    subscriber = context.Process(target=_subscribe, args=(url, chosen, begin, told, answers), daemon=True)
-    shares = [chosen[i::publishers] for i in range(publishers)]
-    publishing = [context.Process(target=_publish, args=(url, s, begin, told, seconds + 2 * SETTLE_S), daemon=True) for s in shares]
+    seconds, every_s = arguments.seconds, arguments.every
+    subscriber = context.Process(target=_subscribe, args=(url, chosen, every_s, begin, told, answers), daemon=True)
+    shares = [chosen[i :: arguments.publishers] for i in range(arguments.publishers)]
+    told_to = begin, told, seconds + 2 * SETTLE_S
+    publishing = [context.Process(target=_publish, args=(url, share, every_s, *told_to), daemon=True) for share in shares]
     for client in (subscriber, *publishing):
         client.start()
         told.get()
@@ -136,14 +138,14 @@ def _run(
     return cores, found
 
 
-def _publish(url: str, chosen: Sequence[tuple[int, int]], begin: Any, told: Any, seconds: float) -> None:
-    """A tuple a second to each stream, each at its own moment in the second."""
+def _publish(url: str, chosen: Sequence[tuple[int, int]], every_s: float, begin: Any, told: Any, seconds: float) -> None:
+    """A tuple each `every_s` to each stream, each at its own moment in that time."""
     with Cluster(url) as cluster:
         publishers = cluster.open_publishers([small_query(*each).streams[0] for each in chosen])
         told.put("ready")
         begin.wait()
-        gap_ns, began = 1_000_000_000 // len(publishers), time.time_ns()
-        for i in range(int(seconds * len(publishers))):
+        gap_ns, began = int(every_s * 1e9) // len(publishers), time.time_ns()
+        for i in range(int(seconds / every_s * len(publishers))):
             due = began + i * gap_ns
             while time.time_ns() < due:
                 time.sleep(STEP_S)
@@ -153,20 +155,21 @@ def _publish(url: str, chosen: Sequence[tuple[int, int]], begin: Any, told: Any,
 _SCHEMA = pa.schema([("k", pa.string()), ("a", pa.int64()), ("b", pa.float64()), ("ts", pa.timestamp("us", "UTC"))])
 
 
-def _tuple(second: int, due_ns: int) -> pa.RecordBatch:
+def _tuple(turn: int, due_ns: int) -> pa.RecordBatch:
     """One that every filter lets through; `a` differs each time, so that none is a duplicate."""
     moment = pa.Array.from_buffers(_SCHEMA.field("ts").type, 1, [None, pa.py_buffer((due_ns // 1000).to_bytes(8, "little"))])
-    return pa.RecordBatch.from_arrays([*_values(second), moment], schema=_SCHEMA)
+    return pa.RecordBatch.from_arrays([*_values(turn), moment], schema=_SCHEMA)
 
 
 @cache
-def _values(second: int) -> list[pa.Array]:
+def _values(turn: int) -> list[pa.Array]:
     """All columns but the last, the same for all streams."""
-    return [pa.array([value], field.type) for value, field in zip((f"key{second % 3}", second % 100, float(second)), _SCHEMA, strict=False)]
+    return [pa.array([value], field.type) for value, field in zip((f"key{turn % 3}", turn % 100, float(turn)), _SCHEMA, strict=False)]
 
 
-def _subscribe(url: str, chosen: Sequence[tuple[int, int]], begin: Any, told: Any, answers: Any) -> None:
+def _subscribe(url: str, chosen: Sequence[tuple[int, int]], every_s: float, begin: Any, told: Any, answers: Any) -> None:
     """Reads all outputs until nothing more comes; tells the latencies of the answers to single tuples."""
+    every_ns = int(every_s * 1e9)
     after = {f"{small_query(*one).name}.out": answer_after(one[0]) for one in chosen}
     latencies: tuple[list[int], list[int]] = ([], [])
     with Cluster(url) as cluster, cluster.subscribe_all([f"{small_query(*one).name}.out" for one in chosen], event_time=True) as found:
@@ -179,7 +182,7 @@ def _subscribe(url: str, chosen: Sequence[tuple[int, int]], begin: Any, told: An
                 tuples = after[got[0]]
                 if tuples is not None:
                     due_us = got[1].column("event_time").view(pa.int64()).to_numpy().tolist()
-                    latencies[tuples].extend(now - us * 1000 - tuples * 1_000_000_000 for us in due_us if us >= first_us)
+                    latencies[tuples].extend(now - us * 1000 - tuples * every_ns for us in due_us if us >= first_us)
         except TimeoutError:
             answers.put(latencies)
 
@@ -190,6 +193,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--publishers", type=int, default=2, help="processes that publish, each to its share of the streams")
     parser.add_argument("--instances", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--every", type=float, default=1.0, help="seconds between two tuples of a stream")
     add_recovery(parser)
     return parser.parse_args()
 

@@ -72,6 +72,11 @@ class Options:
     exclusive: str = "off"  # no other query is placed on its cores, or on any core of their NUMA nodes, nor it where another one is
 
     @property
+    def recovers(self) -> bool:
+        """Does it go on from its last checkpoint when an instance manager dies? What is not said is no, unless the planner has said it."""
+        return self.recover in ("on-commit", "at-once")
+
+    @property
     def hosts_max(self) -> int | None:
         """On how many hosts it may run; None: on all."""
         return self.hosts if isinstance(self.hosts, int) else 1 if self.hosts == "packed" else None

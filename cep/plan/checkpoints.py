@@ -66,7 +66,7 @@ def piece_name(number: CheckpointNumber, subquery: str, index: int, process: tup
 
 
 def recovers(plan: PhysicalPlan) -> bool:
-    return plan.query.options.recover not in ("off", "auto")
+    return plan.query.options.recovers
 
 
 def as_its_cluster(plan: PhysicalPlan, recover: str) -> PhysicalPlan:
