@@ -280,32 +280,24 @@ class Subscription(ReadableBatches):
         if core.asked:
             self._await_answers(min(longest_ns, ANSWER_NS))
             if core.asked:
-                return self._word() if core.recovers else None
+                return self._word_in(self._arrived()) if core.recovers else None
         if core.astray:
-            return self._word_of_astray(longest_ns)
+            self.inquiry.wonder()
+            return self._word_in(filter(None, [self._come_within(min(longest_ns, LOOK_NS))]))
         if core.held and core.query:
             return core.held.popleft()
+        return self._come_within(longest_ns)
+
+    def _come_within(self, longest_ns: int) -> Message | None:
         try:
             message: Message = self.plane.next_of(self.messages, longest_ns / 1e9)
             return message
         except queue.Empty:
             return None
 
-    def _word_of_astray(self, longest_ns: int) -> Message | None:
-        """Where instances are that were not where they were asked; what comes meanwhile is held."""
-        self.inquiry.wonder()
-        try:
-            message: Message = self.plane.next_of(self.messages, min(longest_ns, LOOK_NS) / 1e9)
-        except queue.Empty:
-            return None
-        if message[0].kind == WORD and not message[0].channel:
-            return message
-        self.core.held.append(message)
-        return None
-
-    def _word(self) -> Message | None:
-        """What is said of a query that recovers, while not all of its instances have answered; what those send that have is held."""
-        for message in self._arrived():
+    def _word_in(self, messages: Iterable[Message]) -> Message | None:
+        """What is said of the query while not all of its instances have answered, or some are looked for; what comes before it is held."""
+        for message in messages:
             if message[0].kind == WORD and not message[0].channel:
                 return message
             self.core.held.append(message)
