@@ -17,8 +17,8 @@ _Key = tuple[str, Process]
 class DeathWatch:
     """Calls `died`, in a thread of its own, when a process of an instance manager has ended that `watch` has named."""
 
-    def __init__(self, died: Callable[[str, Process], None]) -> None:
-        self._died, self._machine = died, machine()
+    def __init__(self, died: Callable[[str, Process], None], live: Callable[[frozenset[_Key]], None]) -> None:
+        self._died, self._live, self._machine = died, live, machine()
         self._epoll = select.epoll()
         self._lock = threading.Lock()
         self._watched: dict[int, _Key] = {}  # by pidfd
@@ -29,24 +29,26 @@ class DeathWatch:
         self._thread.start()
 
     def watch(self, managers: Mapping[str, InstanceManager]) -> None:
-        """These are there. Those of other machines are not seen from here."""
-        for im, manager in managers.items():
-            key = (im, manager.process)
-            if key not in self._known and manager.info.get("machine") == self._machine:
-                self._known.add(key)
-                self._begin(key, str(manager.info.get("born")))
-        self._known &= {(im, manager.process) for im, manager in managers.items()}
+        """These are there. Those of other machines are not seen from here. Calls `died` for each that is over, whenever it is named, for it
+        may be a new leader that asks, and then `live` with the others."""
+        here = {(im, each.process): each for im, each in managers.items() if each.info.get("machine") == self._machine}
+        for key in here.keys() - self._known:
+            self._begin(key, str(here[key].info.get("born")))
+        self._known = set(here)
+        with self._lock:
+            living = here.keys() & set(self._watched.values())
+        for key in here.keys() - living:
+            self._died(*key)
+        self._live(frozenset(living))
 
     def _begin(self, key: _Key, known_birth: str) -> None:
         pid = key[1].pid
         try:
             descriptor = os.pidfd_open(pid)
         except OSError:  # it is gone
-            self._died(*key)
             return
         if born(pid) != known_birth:  # that is another one by now
             os.close(descriptor)
-            self._died(*key)
             return
         with self._lock:
             self._watched[descriptor] = key

@@ -49,6 +49,7 @@ from orchestrator.state.events import (
     Event,
     HostsSeen,
     ManagerDied,
+    ManagersLive,
     ManifestFailed,
     NodeCommand,
     OfferMembersKey,
@@ -92,6 +93,13 @@ class _Died:
 
 
 @dataclass(frozen=True, slots=True)
+class _Live:
+    """Processes of instance managers live."""
+
+    processes: frozenset[tuple[str, Process]]
+
+
+@dataclass(frozen=True, slots=True)
 class _Wake:
     """Look at the election."""
 
@@ -101,7 +109,7 @@ class _Close:
     """The end."""
 
 
-Word = Connection | _Changed | _Died | _Wake | _Close | Request | StateQuestion
+Word = Connection | _Changed | _Died | _Live | _Wake | _Close | Request | StateQuestion
 
 
 class Service:
@@ -113,7 +121,7 @@ class Service:
         deaths: what is known of the deaths of instance managers.
         members: the members' key pair, where the cluster has none yet; None: its data plane has no keys.
         store: where checkpoints are.
-        watch: is told which instance managers there are, and says by `manager_died` that one has ended.
+        watch: is told which instance managers there are, and says by `manager_died` and `managers_live` which of them have ended.
         rings: where clients of this host keep what they have sent.
         wake: has a process started that runs connectors, where none has been needed yet.
         led_s: of the CPU of this process and ZooKeeper, what a checkpoint costs (`orchestrator.state.checkpoint_budget`).
@@ -208,6 +216,10 @@ class Service:
         """That process was seen to end."""
         self.mailbox.put(_Died(im, process))
 
+    def managers_live(self, processes: frozenset[tuple[str, Process]]) -> None:
+        """Those were seen to live, behind the deaths of all others of the machine."""
+        self.mailbox.put(_Live(processes))
+
     def wait(self, question: Callable[[ClusterState], T | None]) -> Future[T]:
         """The first answer of `question` that is not None, asked now and after every change. Cancel it when nothing waits for it."""
         answer: Future[T] = Future()
@@ -267,6 +279,8 @@ class Service:
                 self._unseen.note(path)
             case _Died(im, process) if self.leads:
                 self._see(node("ims", im), ManagerDied(im, process))
+            case _Live(processes) if self.leads:
+                self._see(node("ims"), ManagersLive(processes))
             case Request():
                 self._answers.act(word, self._state_if_leading)
             case StateQuestion():

@@ -39,7 +39,9 @@ class ServiceThread(threading.Thread):
             return {} if config.reports is None else deaths_in(read_reports(Path(config.reports)))
 
         candidate = Candidate.here(config.rest)
-        self._deaths = DeathWatch(lambda im, process: self.service.manager_died(im, process))
+        self._deaths = DeathWatch(
+            lambda im, process: self.service.manager_died(im, process), lambda processes: self.service.managers_live(processes)
+        )
         rings = None if config.rings is None else Rings(Path(config.rings))
         given = config, topology, session, SystemClock(), candidate, deaths, members
         self.service = Service(*given, watch=self._deaths.watch, rings=rings, wake=partial(_wake, config.connectors))

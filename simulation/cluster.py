@@ -36,14 +36,14 @@ from driver.rest import Unreachable, path
 from driver.streams.following import Following
 from driver.streams.producers import SubscriptionOptions
 from driver.streams.publisher import Publisher
-from orchestrator.records import Unused
+from orchestrator.records import Process, Unused
 from orchestrator.service import NotLeading, Service
 from orchestrator.state.cluster_state import ClusterState
 from simulation.checkers import AnswersAgree, Checker, CountsAgree, Numbers, Promises, QueryOutcome, complaints
 from simulation.client import ClientProcess, HeardSubscription, LostAnswer, SimulatedRings
 from simulation.clock import PACES_NS, SLOW_PACES_NS
 from simulation.coordination import SimulatedZooKeeper
-from simulation.faults import Fault, Faults, drawn_faults
+from simulation.faults import LOOKED_AT_FROM, Fault, Faults, drawn_faults
 from simulation.growth import batches_of
 from simulation.leaving import Evacuations, endpoint_on, host_name
 from simulation.processes import InstanceManagerProcess, OrchestratorProcess, SimulatedProcess
@@ -116,6 +116,7 @@ class SimulatedCluster:
         self.rings.folder.mkdir()
         self.config, self.machine = config_of(work), Topology.one_node([0, 1])
         self.faults = Faults(self, self.drawn)
+        self.looks = seed >= LOOKED_AT_FROM
         self.deals = work.recovers and random.Random(f"deals {seed}").random() < DEALS
         self.at_hosts = [random.Random(f"host of {number} {seed}").randrange(work.hosts) for number in range(work.instance_managers)]
         self.orchestrators = [self._orchestrator(number) for number in range(work.orchestrators)]
@@ -144,7 +145,11 @@ class SimulatedCluster:
 
     def _orchestrator(self, number: int) -> OrchestratorProcess:
         own = self.schedule, self.zookeeper, self.config, self.machine, number, self.faults.known_deaths, self.store
-        return OrchestratorProcess(*own, SimulatedRings(self.rings.folder, self.network))
+        sees = self._lives if self.looks else None
+        return OrchestratorProcess(*own, SimulatedRings(self.rings.folder, self.network), sees)
+
+    def _lives(self, im: str, process: Process) -> bool:
+        return any((each.name, each.pid, each.started) == (im, *process) and not each.clock.is_dead for each in self.managers)
 
     def _manager(self, number: int, pid: int) -> InstanceManagerProcess:
         own = self.schedule, self.network, self.zookeeper, self.config, f"im-{number}", pid, self.store

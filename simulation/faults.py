@@ -32,6 +32,7 @@ FILL = "fill disk"
 DISKS_FROM, DISK_SHARE = 20_000, 0.15  # seeds before, by which tests find planted bugs, would mean something else
 IN_A_TURN = "freeze instance manager in a turn"
 IN_A_TURN_FROM, LOOKS_MAX = 1_000_000, 100  # likewise; so often it looks at its clock before
+LOOKED_AT_FROM = 1_600_000  # likewise; a new leader looks which instance managers live
 EVERYTHING = "kill everything"
 EVERYTHING_SHARE = 0.15  # of the seeds in which anything may happen
 FAULTS_MAX = 8

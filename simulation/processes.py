@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from cep.config import ClusterConfig, InstanceManagerConfig
@@ -18,6 +18,7 @@ from instance_manager.hosting import Preparation
 from instance_manager.loop import TICK_NS, Loop
 from orchestrator.election import Candidate
 from orchestrator.metrics.client import MetricClient
+from orchestrator.records import InstanceManager, Process
 from orchestrator.rest.api import Api
 from orchestrator.rest.gateway_proxy import GatewayProxy
 from orchestrator.service import Service
@@ -60,13 +61,16 @@ class OrchestratorProcess:
         deaths: Callable[[], Deaths] = dict,
         store: Store | None = None,
         rings: Rings | None = None,
+        sees: Callable[[str, Process], bool] | None = None,
     ) -> None:
         name = f"orchestrator-{number}"
         self.name, self.zookeeper, self.schedule = name, zookeeper, schedule
         self.clock = ProcessClock(schedule)
         candidate = Candidate(config.rest, "simulated", number, "")
         self.session = zookeeper.connect(name, self.clock)
-        self.service = Service(config, topology, self.session, self.clock, candidate, deaths, store=store, rings=rings, led_s=0.0)
+        given = config, topology, self.session, self.clock, candidate, deaths
+        self.service = Service(*given, store=store, watch=self._watch, rings=rings, led_s=0.0)
+        self._sees = sees
         api = Api(self.service, cast(MetricClient, NoMetrics()), GatewayProxy(None), config)
         self.door = FrontDoor(schedule, api, name, self.clock)
         self.task = Task(schedule, self._turn, self.clock)
@@ -79,6 +83,16 @@ class OrchestratorProcess:
     def _turn(self) -> int | None:
         self.service.turn(self.service.mailbox.take(0.0))
         return next_turn(self.clock, self.service.mailbox, self.service.patience_s)
+
+    def _watch(self, managers: Mapping[str, InstanceManager]) -> None:
+        """Says of all that are there whether they live (`orchestrator.death_watch`)."""
+        if self._sees is None:
+            return
+        there = {(im, manager.process) for im, manager in managers.items()}
+        living = frozenset(each for each in there if self._sees(*each))
+        for each in sorted(there - living):
+            self.service.manager_died(*each)
+        self.service.managers_live(living)
 
     def is_dead(self) -> bool:
         return self.task.ended

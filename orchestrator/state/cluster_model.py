@@ -64,6 +64,7 @@ class ClusterModel:
         self.has_looked = False  # before it has, no instance manager is missing
         self.judge_from = 0.0  # before this steady time no missing instance manager is taken for dead
         self.inherited: set[tuple[str, Process]] = set()  # instance managers that an orchestrator before has given instances
+        self.outlived = False  # one of those was seen to live since: this is no cold start
         self.statuses: dict[tuple[str, str], Status] = {}  # by instance manager and name of the node
         self.changes = 0  # so far
         self._readers: dict[str, tuple[PhysicalPlan, tuple[object, ...]]] = {}  # query -> what publishers have been told last

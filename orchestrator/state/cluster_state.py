@@ -66,6 +66,7 @@ from orchestrator.state.events import (
     HostsSeen,
     KeepApplication,
     ManagerDied,
+    ManagersLive,
     ManagersSeen,
     ManifestFailed,
     MoveBuckets,
@@ -211,6 +212,9 @@ class ClusterState(ClusterModel):
             case ManagerDied(im, process):
                 self.dead.add((im, process))
                 return [name for name, record in self.queries.items() if record.hosts.get(im) == process]
+            case ManagersLive(processes):
+                self.outlived = self.outlived or not self.inherited.isdisjoint(processes)
+                return [name for name, record in self.queries.items() if not self.dead.isdisjoint(record.hosts.items())]
             case ManifestFailed(name, why):
                 return self.taking.manifest_failed(name, why, now)
             case Connected():

@@ -228,6 +228,13 @@ class ManagerDied:
 
 
 @dataclass(frozen=True, slots=True)
+class ManagersLive:
+    """Those processes of instance managers were seen to live, when all of this machine had been looked at."""
+
+    processes: frozenset[tuple[str, Process]]
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestFailed:
     """A manifest could not be written."""
 
@@ -300,6 +307,7 @@ Event = (
     | HostsSeen
     | StatusesSeen
     | ManagerDied
+    | ManagersLive
     | ManifestFailed
     | OfferMembersKey
     | RotateMembersKey

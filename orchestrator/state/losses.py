@@ -1,7 +1,7 @@
 """The instance managers that a query has lost. Pure.
 
-Evidence of a death counts at once: another process of the id, or one that was seen to end, unless a new leader knows it from the one
-before. Absence alone waits (`ClusterState`, rule 5).
+Evidence of a death counts at once: another process of the id, or one that was seen to end, unless it may be a cold start: a new leader
+knows it from the one before, and none that it knows so was seen to live. Absence alone waits (`ClusterState`, rule 5).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def certainly_lost(model: ClusterModel, record: QueryRecord, now: Now) -> dict[s
 def _counts_at_once(model: ClusterModel, im: str, process: Process) -> bool:
     there = model.managers.get(im)
     is_anew = there is not None and there.process != process
-    return is_anew or ((im, process) in model.dead and (im, process) not in model.inherited)
+    return is_anew or ((im, process) in model.dead and (model.outlived or (im, process) not in model.inherited))
 
 
 def missing(model: ClusterModel, record: QueryRecord) -> dict[str, str]:

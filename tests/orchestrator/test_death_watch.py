@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -30,22 +30,35 @@ def manager(pid: int, **changes: Any) -> InstanceManager:
     return InstanceManager.from_json({**said, **changes})
 
 
-def watching() -> tuple[DeathWatch, list[tuple[str, Process]]]:
+def watching(
+    live: Callable[[frozenset[tuple[str, Process]]], None] = lambda processes: None,
+) -> tuple[DeathWatch, list[tuple[str, Process]]]:
     died: list[tuple[str, Process]] = []
-    made = DeathWatch(lambda im, process: died.append((im, process)))
+    made = DeathWatch(lambda im, process: died.append((im, process)), live)
     made.start()
     return made, died
 
 
-def test_a_process_that_ends_is_told_of_once(process: subprocess.Popen[str]) -> None:
+def test_a_process_that_ends_is_told_of_and_again_whenever_it_is_named(process: subprocess.Popen[str]) -> None:
     watch, died = watching()
     for _ in range(3):  # it is named whenever the instance managers are seen
         watch.watch({"im-0": manager(process.pid), "im-1": manager(os.getpid(), id="im-1")})
     assert died == []
     process.communicate("\n", HANG_S)
     until(lambda: died)
-    watch.watch({"im-0": manager(process.pid), "im-1": manager(os.getpid(), id="im-1")})
     assert died == [("im-0", Process(process.pid, 7))]
+    watch.watch({"im-0": manager(process.pid), "im-1": manager(os.getpid(), id="im-1")})
+    assert died == [("im-0", Process(process.pid, 7))] * 2, "it may be a new leader that asks"
+    watch.watch({"im-1": manager(os.getpid(), id="im-1")})
+    assert len(died) == 2
+
+
+def test_those_that_live_are_told_of_behind_the_others(process: subprocess.Popen[str]) -> None:
+    told: list[frozenset[tuple[str, Process]]] = []
+    watch, died = watching(lambda processes: told.append(processes) if died else None)
+    watch.watch({"im-0": manager(process.pid, born="1"), "im-1": manager(os.getpid(), id="im-1")})
+    watch.watch({"im-1": manager(os.getpid(), id="im-1"), "im-2": manager(os.getpid(), id="im-2", machine="another/pid:[1]")})
+    assert told == [frozenset({("im-1", Process(os.getpid(), 7))})] * 2
 
 
 def test_one_that_is_gone_already_is_told_of_at_once(process: subprocess.Popen[str]) -> None:

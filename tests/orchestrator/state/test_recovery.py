@@ -21,6 +21,7 @@ from orchestrator.state.events import (
     EvacuateHost,
     HostsSeen,
     ManagerDied,
+    ManagersLive,
     MoveBuckets,
     MoveInstance,
     Put,
@@ -89,6 +90,29 @@ def test_after_a_cold_start_those_that_are_seen_to_be_dead_may_come_anew() -> No
     assert cluster.state_of() == "running", "the other one may come yet"
     cluster.see(im_0=manager("im-0", pid=2))
     assert cluster.state_of() == "recovering" and places(cluster) == set(IMS)
+
+
+@pytest.mark.parametrize("seen_first", ["death", "life"])
+def test_a_new_leader_that_sees_others_live_waits_for_no_process_that_is_seen_to_be_dead(seen_first: str) -> None:
+    """It is no cold start, in which all of before are dead."""
+    cluster = started_anew()
+    cluster.see(im_0=manager("im-0"), im_1=manager("im-1"))
+    died, live = ManagerDied("im-0", manager("im-0").process), ManagersLive(frozenset({("im-1", manager("im-1").process)}))
+    first, second = (died, live) if seen_first == "death" else (live, died)
+    cluster.do(first)
+    assert cluster.state_of() == "running"
+    cluster.do(second)
+    assert cluster.state_of() == "recovering" and places(cluster) == {"im-1"}
+
+
+def test_one_that_lives_and_came_after_a_cold_start_says_nothing_of_those_before() -> None:
+    cluster = started_anew()
+    cluster.see(im_0=manager("im-0"), im_1=manager("im-1"))
+    for im in IMS:
+        cluster.do(ManagerDied(im, manager(im).process))
+    cluster.see(im_1=manager("im-1", pid=2))
+    cluster.do(ManagersLive(frozenset({("im-1", manager("im-1", pid=2).process)})))
+    assert cluster.state_of() == "running", "the other one may come yet"
 
 
 def test_one_that_does_not_come_is_not_waited_for_for_ever() -> None:
