@@ -41,13 +41,13 @@ VIEWS_MAX = 50
 
 @dataclass(frozen=True)
 class Binder:
-    """Binds the queries of one text. `ctes`: what WITH names, by folded name; `depth`: of views in views."""
+    """Binds the queries of one text. `ctes`: what WITH names, by folded name, with its alias; `depth`: of views in views."""
 
     building: Building
     catalog: SqlCatalog
     settings: SqlSettings
     text: str
-    ctes: Mapping[str, tuple[exp.Expr, Binder]] = field(default_factory=dict)
+    ctes: Mapping[str, tuple[exp.Expr, Binder, exp.Expr | None]] = field(default_factory=dict)
     depth: int = 0
 
     def scope(self, relation: Relation) -> Scope:
@@ -82,7 +82,7 @@ class Binder:
             raise self.nowhere.error("SQL-EXPRESSION", "WITH RECURSIVE", with_, "a stateful_map of the builder")
         found = self
         for each in with_.expressions:
-            found = replace(found, ctes={**found.ctes, each.alias.casefold(): (each.this, found)})
+            found = replace(found, ctes={**found.ctes, each.alias.casefold(): (each.this, found, each.args.get("alias"))})
         return found
 
     # --- FROM ---
@@ -93,10 +93,11 @@ class Binder:
         if isinstance(node, WindowTable):
             return self._window_table(node)
         if isinstance(node, MatchRecognize):
-            return matched(self, node, self.numbered(self.table(node.this), node))
+            relation = self.numbered(self.table(node.this), node)
+            return replace(matched(self, node, relation), late=relation.late)
         if isinstance(node, exp.Subquery):
             self.nowhere.check_parts(node, "this", "alias")
-            return self.query(node.this).named(node.alias)
+            return self._renamed(self.query(node.this), node.args.get("alias")).named(node.alias)
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
             if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
                 raise self.nowhere.error(
@@ -106,13 +107,23 @@ class Binder:
         if node.args.get("db") is not None:
             raise self.nowhere.error("SQL-NAME", f"{node.sql()}: the catalogue has no schemas", node, node.name)
         self.nowhere.check_parts(node, "this", "alias", "version")
-        return self._by_name(node).named(alias)
+        return self._renamed(self._by_name(node), node.args.get("alias")).named(alias)
+
+    def _renamed(self, relation: Relation, alias: exp.Expr | None) -> Relation:
+        """Its first columns under the names that stand behind the alias: `AS x (a, b)`. Raises SqlError: there are not so many."""
+        names = [] if alias is None else alias.args.get("columns") or []
+        if len(names) > len(relation.columns):
+            said = f"{len(names)} names, and there are {len(relation.columns)} columns"
+            raise self.nowhere.error("SQL-COLUMN", said, names[len(relation.columns)], "as many at most")
+        named = tuple(replace(column, name=name.name) for column, name in zip(relation.columns, names, strict=False))
+        return replace(relation, columns=(*named, *relation.columns[len(named) :]))
 
     def _by_name(self, node: exp.Table) -> Relation:
         name = node.name
         if name.casefold() in self.ctes:
-            query, binder = self.ctes[name.casefold()]
-            return replace(binder, depth=self.depth + 1).query(query)
+            query, binder, alias = self.ctes[name.casefold()]
+            deeper = replace(binder, depth=self.depth + 1)
+            return self._renamed(self.building.once(query, lambda: deeper.query(query)), alias)
         entry = self.catalog.find(name)
         match entry:
             case Stream():
@@ -120,7 +131,8 @@ class Binder:
             case View(query=query, text=text):
                 if self.depth > VIEWS_MAX:
                     raise self.nowhere.error("SQL-DEPTH", f"view {name!r} reads itself, or too many are inside each other", node)
-                return replace(self, text=text, ctes={}, depth=self.depth + 1).query(query)
+                deeper = replace(self, text=text, ctes={}, depth=self.depth + 1)
+                return self.building.once(query, lambda: deeper.query(query))
             case CatalogTable():
                 raise self.nowhere.error(
                     "SQL-FROM", f"{name!r} is a table, which is looked up and not read", node, f"FROM a stream JOIN {name} ON …"
@@ -136,7 +148,7 @@ class Binder:
         found = windowed(node, relation, self.scope(relation))
         alias = node.args.get("alias")
         name = alias.name if alias is not None else inner.alias_or_name if isinstance(inner, exp.Table) else ""
-        return found.named(name)
+        return self._renamed(found, alias).named(name)
 
     # --- UNION ALL ---
 
@@ -202,7 +214,8 @@ def _united(binder: Binder, node: exp.Union, sides: list[Relation]) -> Relation:
     at = building.add("union", lambda name: Union(name, tuple(each.at for each in inputs)), binder.text, place)
     times = {each.time.name if isinstance(each.time, ColumnRef) else "" for each in inputs}
     time = ColumnRef(times.pop()) if len(times) == 1 and "" not in times else None
-    return Relation(at, building.schemas[at], tuple(SqlColumn(name, ColumnRef(name)) for name in names), time)
+    late = None if any(each.late is None for each in sides) else max(each.late or 0 for each in sides)
+    return Relation(at, building.schemas[at], tuple(SqlColumn(name, ColumnRef(name)) for name in names), time, late=late)
 
 
 def _as(expr: Expr, have: tuple[DataType, bool], want: tuple[DataType, bool]) -> Expr:

@@ -35,6 +35,8 @@ class Building:
         self.outputs: list[Output] = []
         self.schemas: dict[str, Schema] = {}
         self._made: dict[str, str] = {}  # an operator's document without its name -> its name
+        #: By id, a query of WITH or of a view, and what it was bound to; it is kept, so that the id stays its own.
+        self._bound: dict[int, tuple[object, Relation]] = {}
 
     def read(self, stream: Stream) -> str:
         """The name of a stream that is read."""
@@ -42,6 +44,12 @@ class Building:
             self.streams.setdefault(stream.name, stream)
         self.schemas[stream.name] = stream.schema
         return stream.name
+
+    def once(self, query: object, bind: Callable[[], Relation]) -> Relation:
+        """What it was bound to; however often it is read: one that reads the one before twice would double the work with each."""
+        if id(query) not in self._bound:
+            self._bound[id(query)] = query, bind()
+        return self._bound[id(query)][1]
 
     def add(self, kind: str, make: Make, text: str, start: int, fresh: bool = False) -> str:
         """Adds what `make` makes of a free name that begins with `kind`; what is there already, of a WITH that is read twice for one, is
@@ -54,7 +62,9 @@ class Building:
             operator = make(name)
             schema = operator.output_schema(*(self.schemas[each] for each in operator.inputs))
             document = operator_documents.to_json(operator)
-            check_nested(document, "")
+            _check_depth(document, text, start)
+        except SqlError:
+            raise
         except QueryError as error:
             message = error.message.removeprefix(f"operator {name!r}").lstrip(":, ")
             raise SqlError("SQL-QUERY", message, text, start) from None
@@ -95,7 +105,8 @@ class Building:
         at = self.mapped("select", relation.at, fields, text, start, always)
         columns = tuple(SqlColumn(each.name, ColumnRef(each.name), each.of, each.kind) for each in relation.columns)
         time = next((ColumnRef(each.name) for each in relation.columns if same(each.expr, relation.time)), None)
-        return Relation(at, self.schemas[at], columns, time, relation.window, relation.grouped, None, relation.running, relation.keys)
+        made = replace(relation, at=at, schema=self.schemas[at], columns=columns, time=time)
+        return replace(made, partition=None, rank=None)
 
     def numbered(self, relation: Relation, text: str, start: int) -> Relation:
         """The relation with a ROW_NUMBER that goes by event time as a column of its operator."""
@@ -116,11 +127,15 @@ class Building:
         return _moved(relation, at, self.schemas[at])
 
 
+def _check_depth(document: Any, text: str, start: int) -> None:
+    try:
+        check_nested(document, "")
+    except QueryError as error:
+        raise SqlError("SQL-DEPTH", error.message, text, start) from None
+
+
 def _moved(relation: Relation, at: str, schema: Schema) -> Relation:
-    return Relation(
-        at, schema, relation.columns, relation.time, relation.window, relation.grouped, relation.partition, relation.running,
-        relation.keys, relation.rank,
-    )  # fmt: skip
+    return replace(relation, at=at, schema=schema)
 
 
 def of_row(column: SqlColumn, text: str, start: int) -> Expr:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from sqlglot import exp
@@ -24,6 +25,8 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%",
 }  # fmt: skip
 _WINDOWS = ("tumble", "hop", "session", "cumulate", "tumble_start", "tumble_end", "hop_start", "hop_end", "session_start", "session_end")
+#: Functions that give one of their arguments.
+_CHOOSING = ("coalesce", "ifnull", "nvl", "nullif", "if", "iif", "greatest", "least")
 IN_VALUES_MAX = 2_000
 
 
@@ -87,6 +90,7 @@ def bind(node: exp.Expr, scope: Scope) -> Expr:
         if isinstance(node, exp.Query):
             raise scope.error("SQL-SUBQUERY", "a subquery in an expression", node)
         raise scope.error("SQL-EXPRESSION", f"there is no {_shown(node)}", node)
+    scope.check_parts(node, *_PARTS_READ.get(type(node), ("this", "expression")))
     return reader(node, scope)
 
 
@@ -142,43 +146,62 @@ def _comparison(node: Any, scope: Scope) -> Expr:
         if isinstance(side, exp.Null):
             raise scope.error("SQL-TYPE", f"{node.sql()} is never true", node, f"{'IS NOT' if op == '!=' else 'IS'} NULL")
     left, right = _spans(node.this, scope), _spans(node.expression, scope)
-    _check_instants(node, node.this, node.expression, scope)
+    _check_instants(node, (node.this, left), (node.expression, right), scope)
     return Binary(op, left, right)
 
 
-def _check_instants(node: exp.Expr, one: exp.Expr, other: exp.Expr, scope: Scope) -> None:
+#: A part of a text, and what it was bound to: it is bound once, for each level that did so again would double the work.
+_Side = tuple[exp.Expr, Expr]
+
+
+def _check_instants(node: exp.Expr, one: _Side, other: _Side, scope: Scope) -> None:
     """The engine takes a number beside a timestamp for an instant in its unit; SQL does not."""
-    for number, beside in ((one, other), (other, one)):
-        if isinstance(number, exp.Literal) and not number.is_string and not isinstance(beside, exp.Literal | exp.Interval):
+    for (number, _), (_, beside) in ((one, other), (other, one)):
+        if _is_number(number):
             type_ = _type_of(beside, scope)
             if type_ is not None and type_.name == "timestamp":
                 raise scope.error("SQL-TYPE", f"{node.sql()}: a timestamp beside a number", node, "TIMESTAMP '2024-05-01 12:00:00'")
 
 
+def _is_number(node: exp.Expr) -> bool:
+    """Is it one as it is written, with a sign or in brackets, too?"""
+    while isinstance(node, exp.Paren | exp.Neg):
+        node = node.this
+    return isinstance(node, exp.Literal) and not node.is_string
+
+
 def _spans(node: exp.Expr, scope: Scope) -> Expr:
     """A side of a comparison: an interval is µs, as the difference of two timestamps is."""
-    return lit(interval_us(node, scope.text)) if isinstance(node, exp.Interval) else bind(node, scope)
+    inner = _unwrapped(node)
+    return lit(interval_us(inner, scope.text)) if isinstance(inner, exp.Interval) else bind(node, scope)
 
 
 def _arithmetic(node: Any, scope: Scope) -> Expr:
     """Intervals go with timestamps only: integers have no unit."""
     op = _ARITHMETIC[type(node)]
-    sides = node.this, node.expression
+    sides = [_unwrapped(each) for each in (node.this, node.expression)]
     spans = [isinstance(each, exp.Interval) for each in sides]
+    if any(spans) and (op not in "+-" or all(spans) or (op == "-" and spans[0])):
+        raise scope.error("SQL-INTERVAL", f"{node.sql()} is no timestamp", node)
+    left, right = (_spans(each, scope) for each in sides)
     if not any(spans):
         if op in "+-":
-            _check_spans(node, sides, scope)
-        return Binary(op, bind(sides[0], scope), bind(sides[1], scope))
-    other = sides[0] if spans[1] else sides[1]
-    if op not in "+-" or all(spans) or (op == "-" and spans[0]):
-        raise scope.error("SQL-INTERVAL", f"{node.sql()} is no timestamp", node)
-    type_ = _type_of(other, scope)
+            _check_spans(node, (left, right), scope)
+        return Binary(op, left, right)
+    other, made = (sides[0], left) if spans[1] else (sides[1], right)
+    type_ = _type_of(made, scope)
     if type_ is not None and type_.name != "timestamp":
         raise scope.error("SQL-INTERVAL", f"{other.sql()} is {type_}, no timestamp", other)
-    return Binary(op, _spans(sides[0], scope), _spans(sides[1], scope))
+    return Binary(op, left, right)
 
 
-def _check_spans(node: exp.Expr, sides: tuple[exp.Expr, exp.Expr], scope: Scope) -> None:
+def _unwrapped(node: exp.Expr) -> exp.Expr:
+    """An interval is one in brackets, too."""
+    inner = node.unnest()
+    return inner if isinstance(inner, exp.Interval) else node
+
+
+def _check_spans(node: exp.Expr, sides: tuple[Expr, Expr], scope: Scope) -> None:
     """The engine takes an integer beside a timestamp for µs; SQL does not."""
     types = [_type_of(each, scope) for each in sides]
     names = [type_.name if type_ is not None else "" for type_ in types]
@@ -186,9 +209,8 @@ def _check_spans(node: exp.Expr, sides: tuple[exp.Expr, exp.Expr], scope: Scope)
         raise scope.error("SQL-INTERVAL", f"{node.sql()}: an integer has no unit of time", node)
 
 
-def _type_of(node: exp.Expr, scope: Scope) -> DataType | None:
+def _type_of(made: Expr, scope: Scope) -> DataType | None:
     """None: it cannot be known here."""
-    made = bind(node, scope)
     if not columns_of(made) <= set(scope.relation.schema.names):
         return None
     try:
@@ -248,10 +270,12 @@ def _is(node: Any, scope: Scope) -> Expr:
 
 
 def _between(node: Any, scope: Scope) -> Expr:
-    of = bind(node.this, scope)
-    for each in (node.args["low"], node.args["high"]):
-        _check_instants(node, node.this, each, scope)
-    return Binary("and", Binary(">=", of, _spans(node.args["low"], scope)), Binary("<=", of, _spans(node.args["high"], scope)))
+    of, (low, high) = bind(node.this, scope), (_spans(node.args[each], scope) for each in ("low", "high"))
+    for written, bound_ in ((node.args["low"], low), (node.args["high"], high)):
+        _check_instants(node, (node.this, of), (written, bound_), scope)
+    found = Binary("and", Binary(">=", of, low), Binary("<=", of, high))
+    turned = Binary("and", Binary(">=", of, high), Binary("<=", of, low))
+    return Binary("or", found, turned) if node.args.get("symmetric") else found
 
 
 def _in(node: Any, scope: Scope) -> Expr:
@@ -261,8 +285,10 @@ def _in(node: Any, scope: Scope) -> Expr:
         raise scope.error("SQL-EXPRESSION", "IN of no list", node, "IN (1, 2)")
     if len(node.expressions) > IN_VALUES_MAX:
         raise scope.error("SQL-DEPTH", f"IN of {len(node.expressions):,} values", node, "a JOIN with a table")
-    of = bind(node.this, scope)
-    return _balanced("or", [Binary("=", of, bind(each, scope)) for each in node.expressions])
+    of, values = bind(node.this, scope), [bind(each, scope) for each in node.expressions]
+    for each, value in zip(node.expressions, values, strict=True):
+        _check_instants(node, (node.this, of), (each, value), scope)
+    return _balanced("or", [Binary("=", of, value) for value in values])
 
 
 def _distinct_from(equal: bool) -> Callable[[Any, Scope], Expr]:
@@ -271,6 +297,7 @@ def _distinct_from(equal: bool) -> Callable[[Any, Scope], Expr]:
             is_null = Unary("is_null", bind(node.this, scope))
             return is_null if equal else Unary("not", is_null)
         left, right = bind(node.this, scope), bind(node.expression, scope)
+        _check_instants(node, (node.this, left), (node.expression, right), scope)
         both = Binary("and", Unary("is_null", left), Unary("is_null", right))
         same = Binary("or", Call("coalesce", (Binary("=", left, right), lit(False))), both)
         return same if equal else Unary("not", same)
@@ -286,6 +313,7 @@ def _escaped(node: Any, scope: Scope) -> Expr:
     escape = node.expression
     if not isinstance(node.this, exp.Like | exp.ILike) or not isinstance(escape, exp.Literal) or len(escape.name) != 1:
         raise scope.error("SQL-LITERAL", "ESCAPE takes one character", node)
+    scope.check_parts(node.this, *_PARTS_READ[exp.Like])
     return _matching(node.this, scope, escape.name)
 
 
@@ -294,7 +322,8 @@ def _matching(node: Any, scope: Scope, escape: str) -> Expr:
     if not isinstance(pattern, exp.Literal) or not pattern.is_string:
         raise scope.error("SQL-LITERAL", "the pattern of LIKE is a text", pattern)
     flags = "(?si)" if isinstance(node, exp.ILike) else "(?s)"
-    return Call("matches", (bind(node.this, scope), lit(f"{flags}^{_regex(pattern.name, escape)}$")))
+    found = Call("matches", (bind(node.this, scope), lit(f"{flags}^{_regex(pattern.name, escape)}$")))
+    return Unary("not", found) if node.args.get("negate") else found
 
 
 def _regex(pattern: str, escape: str) -> str:
@@ -317,26 +346,30 @@ def _concatenated(node: Any, scope: Scope) -> Expr:
 
 def _case(node: Any, scope: Scope) -> Expr:
     of = None if node.this is None else bind(node.this, scope)
-    branches: list[tuple[Expr, exp.Expr]] = []
+    tests: list[Expr] = []
     for each in node.args["ifs"]:
         test = bind(each.this, scope)
-        branches.append((test if of is None else Binary("=", of, test), each.args["true"]))
+        if of is not None:
+            _check_instants(node, (node.this, of), (each.this, test), scope)
+        tests.append(test if of is None else Binary("=", of, test))
     otherwise = node.args.get("default")
-    if isinstance(otherwise, exp.Null):
-        otherwise = None
-    values = [value for _, value in branches] + ([otherwise] if otherwise is not None else [])
-    known = next((value for value in values if not isinstance(value, exp.Null)), None)
-    if known is None:
+    values = [each.args["true"] for each in node.args["ifs"]]
+    values += [] if otherwise is None or isinstance(otherwise, exp.Null) else [otherwise]
+    if all(isinstance(value, exp.Null) for value in values):
         raise scope.error("SQL-TYPE", "every value of the CASE is NULL", node, "a value, or CAST(NULL AS BIGINT)")
-    type_ = None if all(not isinstance(value, exp.Null) for value in values) else _type_of(known, scope)
-    made = [part for test, value in branches for part in (test, _chosen(value, type_, scope))]
-    return Call("when", (*made, *([] if otherwise is None else [_chosen(otherwise, type_, scope)])))
+    made = _chosen(values, values, scope)
+    return Call("when", tuple(part for pair in zip_longest(tests, made) for part in pair if part is not None))
 
 
-def _chosen(value: exp.Expr, type_: DataType | None, scope: Scope) -> Expr:
-    if isinstance(value, exp.Null) and type_ is not None:
-        return Literal(None, type_)
-    return bind(value, scope)
+def _chosen(values: Sequence[exp.Expr], alike: Sequence[exp.Expr], scope: Scope) -> list[Expr]:
+    """What is chosen from, bound. NULL has the type of the first of `alike`, which are some of them, that is none."""
+    made = [None if isinstance(each, exp.Null) else bind(each, scope) for each in values]
+    first = next((each for value, each in zip(values, made, strict=True) if each is not None and any(value is a for a in alike)), None)
+    type_ = None if first is None else _type_of(first, scope)
+    for i, value in enumerate(values):
+        if made[i] is None:
+            made[i] = bind(value, scope) if type_ is None else Literal(None, type_)
+    return [each for each in made if each is not None]
 
 
 def _cast(node: Any, scope: Scope) -> Expr:
@@ -421,18 +454,11 @@ def _called(node: Any, scope: Scope) -> Expr:
     if count < function.fewest or (function.most is not None and count > function.most):
         takes = f"{function.fewest}" if function.fewest == function.most else f"{function.fewest} to {function.most or 'any number of'}"
         raise scope.error("SQL-FUNCTION", f"{name} takes {takes} arguments, got {count}", node)
-    given = [_argument(each, name, node, scope) for each in node.expressions]
+    if name in _CHOOSING:
+        given = _chosen(node.expressions, node.expressions[name in ("if", "iif") :], scope)
+    else:
+        given = [bind(each, scope) for each in node.expressions]
     return _made(node, scope, lambda: function.make(given))
-
-
-def _argument(node: exp.Expr, name: str, call: exp.Expr, scope: Scope) -> Expr:
-    """NULL has the type of another argument in functions that choose."""
-    if isinstance(node, exp.Null) and name in ("coalesce", "ifnull", "nvl", "nullif", "if", "iif", "greatest", "least"):
-        others = [each for each in call.expressions[name in ("if", "iif") :] if not isinstance(each, exp.Null)]
-        type_ = _type_of(others[0], scope) if others else None
-        if type_ is not None:
-            return Literal(None, type_)
-    return bind(node, scope)
 
 
 def _now(node: Any, scope: Scope) -> Expr:
@@ -463,4 +489,16 @@ _READERS: dict[type[exp.Expr], Callable[[Any, Scope], Expr]] = {
     exp.Case: _case, exp.Cast: _cast, exp.TryCast: _cast, exp.Extract: _extract, exp.Substring: _substring, exp.Trim: _trim,
     exp.Bracket: _bracket, exp.Anonymous: _called, exp.CurrentTimestamp: _now, exp.Window: _over, exp.Filter: _filtered,
     exp.Struct: _no_struct, exp.Tuple: _no_struct, exp.Dot: _no_struct,
+}  # fmt: skip
+
+#: What readers read of a node: whatever else it has is refused, and not left out. Others read `this` and `expression`.
+_PARTS_READ: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Column: ("this", "table", "db", "catalog"), exp.Literal: ("this", "is_string"), exp.Interval: ("this", "unit"),
+    exp.Between: ("this", "low", "high", "symmetric"), exp.In: ("this", "expressions", "query"), exp.Like: ("this", "expression", "negate"),
+    exp.ILike: ("this", "expression", "negate"), exp.Case: ("this", "ifs", "default"), exp.Cast: ("this", "to", "safe", "_type"),
+    exp.TryCast: ("this", "to", "safe", "_type"), exp.Substring: ("this", "start", "length"),
+    exp.Div: ("this", "expression", "typed", "safe"),
+    exp.Trim: ("this", "expression", "position"), exp.Bracket: ("this", "expressions", "offset", "safe", "returns_list_for_maps"),
+    exp.Anonymous: ("this", "expressions"), exp.DPipe: ("this", "expression", "safe"), exp.Struct: ("expressions",),
+    exp.Tuple: ("expressions",), exp.Window: ("this", "partition_by", "order", "spec", "alias", "over", "first"),
 }  # fmt: skip

@@ -158,7 +158,6 @@ SCALARS: dict[str, Scalar] = {
     "atan2": _call("atan2", 2),
     "round": _call("round", 1, 2),
     "mod": Scalar(2, 2, lambda args: Binary("%", args[0], args[1]), "%"),
-    "div": Scalar(2, 2, lambda args: Binary("//", args[0], args[1]), "//"),
     **{name: _any(name) for name in ("coalesce", "greatest", "least", "concat", "hash")},
     **{name: _call("coalesce", 2) for name in ("ifnull", "nvl")},
     "nullif": _call("nullif", 2),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -216,7 +216,9 @@ class Grouping:
         end = self._starts.get(END)
         time = None if end is None or step_of(self.relation.window) is None else before(ColumnRef(end))
         kept = self.relation.window if self.bounds else None
-        return Relation(at, building.schemas[at], (), time, kept, kept is not None, None, running, by if running else ())
+        at_end = emit is not None and emit.args["mode"] == "END"
+        made = Relation(at, building.schemas[at], (), time, kept, kept is not None, None, running, by if running else ())
+        return replace(made, late=None if at_end else 0)
 
     @property
     def kinds(self) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from cep.model.schema import Schema
 from driver.streaming_sql.building import Building
 from driver.streaming_sql.catalog import CatalogTable
 from driver.streaming_sql.expressions import all_of, bound
-from driver.streaming_sql.relation import BOUNDS, END, START, Relation, SqlSettings, before, end_time, plain_columns, renamed, same
+from driver.streaming_sql.relation import BOUNDS, END, START, TIME, Relation, SqlSettings, before, end_time, plain_columns, renamed, same
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.spans import interval_us
 from driver.streaming_sql.windows import is_event_time, window_of_rows
@@ -27,15 +27,16 @@ class Matched:
 
     Args:
         pairs: equal expressions, of the left and of the right.
-        bounds: kinds of the windows' bounds that are equal.
-        lower, upper: of the right event time less the left one, µs.
+        bounds: kinds of the windows' bounds that are equal, and where that is said.
+        lower, upper: of the right event time less the left one, µs; `times` is where that is said.
         rest: what else has to be true.
     """
 
     pairs: list[tuple[Expr, Expr, Node]] = field(default_factory=list)
-    bounds: set[str] = field(default_factory=set)
+    bounds: dict[str, Node] = field(default_factory=dict)
     lower: int | None = None
     upper: int | None = None
+    times: list[Node] = field(default_factory=list)
     rest: list[Node] = field(default_factory=list)
 
 
@@ -80,6 +81,7 @@ def matched(conjuncts: Iterable[Node], sides: Sides, timed: bool = True) -> Matc
         if isinstance(each, exp.EQ) and _as_pair(each, sides, found):
             continue
         if timed and _as_time_bound(each, sides, found):
+            found.times.append(each)
             continue
         found.rest.append(each)
     return found
@@ -92,7 +94,7 @@ def _as_pair(node: exp.EQ, sides: Sides, found: Matched) -> bool:
     left, right = (node.this, node.expression) if one == "left" else (node.expression, node.this)
     kinds = _kind(left, sides.left), _kind(right, sides.right)
     if kinds[0] and kinds[0] == kinds[1]:
-        found.bounds.add(kinds[0])
+        found.bounds[kinds[0]] = node
         return True
     if _time_of(left, sides) and _time_of(right, sides):
         return False
@@ -125,11 +127,13 @@ def _time_of(node: Node, sides: Sides) -> tuple[str, int] | None:
     return (side, shift + 1) if end is not None and same(before(end), scope.relation.time) else None
 
 
+#: What to write in place of a condition that an outer join does not take.
+_BEFORE = "a condition on the right alone in a subquery there; in WHERE it would drop rows without a match"
 _FLIPPED: dict[type[Node], type[Node]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ}
 
 
 def _as_time_bound(node: Node, sides: Sides, found: Matched) -> bool:
-    if isinstance(node, exp.Between):
+    if isinstance(node, exp.Between) and not node.args.get("symmetric"):
         low = exp.GTE(this=node.this, expression=node.args["low"])
         high = exp.LTE(this=node.this, expression=node.args["high"])
         taken = [_as_time_bound(each, sides, found) for each in (low, high)]
@@ -159,6 +163,15 @@ def _as_time_bound(node: Node, sides: Sides, found: Matched) -> bool:
 def beside(left: Relation, right: Relation, building: Building) -> Relation:
     """The columns of both, for names; it is of no operator."""
     return Relation("", Schema(()), (*left.columns, *right.columns))
+
+
+def _late(left: Relation, right: Relation, how: str, lower: int, upper: int) -> int | None:
+    """How late a row of such a join comes out: one without a partner when none can come any more."""
+    if left.late is None or right.late is None:
+        return None
+    alone_left = left.late + max(upper, 0) if how in ("left", "full") else 0
+    alone_right = right.late + max(-lower, 0) if how in ("right", "full") else 0
+    return max(left.late, right.late, alone_left, alone_right)
 
 
 def prefix_for(left: Schema, right: Schema, alias: str, shared: set[str]) -> str:
@@ -243,8 +256,11 @@ def join(sides: Sides, conjuncts: list[Node], building: Building, settings: SqlS
             raise sides.both.error("SQL-CHANGELOG-INPUT", "a join reads running answers", sides.node)
         if scope.relation.rank is not None:
             raise sides.both.error("SQL-ROW-NUMBER", "a ROW_NUMBER in a join has no bound", sides.node)
+    if (sides.left.relation.late is None) != (sides.right.relation.late is None):
+        said = "answers at the end meet no row of a stream, which is over by then"
+        raise sides.both.error("SQL-JOIN", said, sides.node, "EMIT AT END behind the join, or a window in its place")
     found = matched(conjuncts, sides)
-    if found.bounds & {START, END}:
+    if found.bounds.keys() & {START, END}:
         return _window_join(sides, found, building, alias)
     if any(each.relation.window is not None and not each.relation.grouped for each in (sides.left, sides.right)):
         raise sides.both.error(
@@ -255,7 +271,7 @@ def join(sides: Sides, conjuncts: list[Node], building: Building, settings: SqlS
 
 def _window_join(sides: Sides, found: Matched, building: Building, alias: str) -> Relation:
     left, right = sides.left.relation, sides.right.relation
-    if not {START, END} <= found.bounds:
+    if not {START, END} <= found.bounds.keys():
         raise sides.both.error("SQL-WINDOW-GROUP", "one of window_start and window_end is not compared", sides.node)
     windows = window_of_rows(left), window_of_rows(right)
     if windows[0] is None or windows[1] is None:
@@ -268,6 +284,7 @@ def _window_join(sides: Sides, found: Matched, building: Building, alias: str) -
         )
     if not found.pairs and left.grouped and right.grouped:
         _pair_starts(sides, found)
+    found.rest += found.times  # rows of one window have times of their own
     pair = keyed(sides, found, building, alias)
     schema = _joined_schema(pair, sides.how)
     over = joined(pair, "", schema)
@@ -295,10 +312,13 @@ def _pair_starts(sides: Sides, found: Matched) -> None:
 def _interval_join(sides: Sides, found: Matched, building: Building, settings: SqlSettings, alias: str) -> Relation:
     ttl = settings.state_ttl
     lower, upper = found.lower, found.upper
+    if TIME in found.bounds:  # of answers of windows it is the event time
+        lower, upper = max(lower or 0, 0), min(upper or 0, 0)
     if lower is None or upper is None:
         if ttl is None:
             raise sides.both.error("SQL-UNBOUNDED-JOIN", _unbounded(lower, upper), sides.node)
-        lower, upper = -ttl if lower is None else lower, ttl if upper is None else upper
+        lower = -ttl - (sides.left.relation.late or 0) if lower is None else lower
+        upper = ttl + (sides.right.relation.late or 0) if upper is None else upper
     pair = keyed(sides, found, building, alias)
     over = joined(pair, "", _joined_schema(pair, sides.how))
     condition = _rest(found, pair, sides, over)
@@ -310,7 +330,8 @@ def _interval_join(sides: Sides, found: Matched, building: Building, settings: S
         place,
     )
     relation = joined(pair, at, building.schemas[at])
-    return replace(relation, time=_later(relation, pair, sides, lower, upper))
+    late = _late(sides.left.relation, sides.right.relation, sides.how, lower, upper)
+    return replace(relation, time=_later(relation, pair, sides, lower, upper), late=late)
 
 
 def _unbounded(lower: int | None, upper: int | None) -> str:
@@ -341,15 +362,17 @@ def as_of_join(sides: Sides, conjuncts: list[Node], building: Building, alias: s
         raise sides.both.error("SQL-JOIN", "an as-of join takes the last row that is not later", sides.node, "left.t >= right.t")
     if not found.pairs:
         raise sides.both.error("SQL-JOIN", "an as-of join has no equality", sides.node, "ON a.k = b.k AND a.t >= b.t")
+    found.rest += found.bounds.values()
     if found.rest and sides.how != "inner":
-        raise sides.both.error("SQL-JOIN", f"{found.rest[0].sql()} beside an as-of join", found.rest[0], "the condition in WHERE")
+        raise sides.both.error("SQL-JOIN", f"{found.rest[0].sql()} beside an as-of join", found.rest[0], _BEFORE)
     tolerance = None if found.lower is None else -found.lower
     pair = keyed(sides, found, building, alias)
     text, place = sides.both.text, sides.both.place(sides.node)
     at = building.add(
         "join", lambda name: AsOfJoin(name, pair.left.at, pair.right.at, pair.on, sides.how, tolerance, pair.prefix), text, place
     )
-    return _behind(replace(joined(pair, at, building.schemas[at]), time=pair.left.time), found, sides, building)
+    made = replace(joined(pair, at, building.schemas[at]), time=pair.left.time, late=pair.left.late)
+    return _behind(made, found, sides, building)
 
 
 def lookup(sides: Sides, table: CatalogTable, conjuncts: list[Node], building: Building, alias: str) -> Relation:
@@ -360,7 +383,7 @@ def lookup(sides: Sides, table: CatalogTable, conjuncts: list[Node], building: B
     if not found.pairs:
         raise sides.both.error("SQL-JOIN", f"table {table.name!r} is looked up by nothing", sides.node, "ON s.k = t.k")
     if found.rest and sides.how != "inner":
-        raise sides.both.error("SQL-JOIN", f"{found.rest[0].sql()} beside a lookup", found.rest[0], "the condition in WHERE")
+        raise sides.both.error("SQL-JOIN", f"{found.rest[0].sql()} beside a lookup", found.rest[0], _BEFORE)
     for _, right, node in found.pairs:
         if not isinstance(right, ColumnRef):
             raise sides.both.error("SQL-JOIN", f"{node.sql()} computes of the table", node, "a column of the table, equal to an expression")
@@ -372,6 +395,7 @@ def lookup(sides: Sides, table: CatalogTable, conjuncts: list[Node], building: B
     )
     left = pair.left
     relation = replace(joined(pair, at, building.schemas[at]), time=left.time, window=left.window, grouped=left.grouped)
+    relation = replace(relation, late=left.late)
     return _behind(relation, found, sides, building)
 
 

@@ -28,6 +28,8 @@ from cep.model.patterns.parts import ANY, NEXT, THEN, AllOf, AnyOf, Not, Pattern
 from driver.streaming_sql.spans import interval_us
 
 _ARROWS = {TokenType.ARROW: THEN, TokenType.DARROW: ANY}
+#: What says how often.
+_TIMES = (TokenType.STAR, TokenType.PLUS, TokenType.PLACEHOLDER, TokenType.DQMARK, TokenType.L_BRACE)
 _REFUSED = {"^": "there is no ^: a pattern may begin at any row", "$": "there is no $: a stream has no last row"}
 
 
@@ -189,6 +191,8 @@ class MatchParser(parser.Parser):
             part = Repeat(part, 0, 1, greedy=False)
         elif (bounds := self._bounds()) is not None:
             part = Repeat(part, *bounds, greedy=not self._match(TokenType.PLACEHOLDER))
+            if self._curr and self._curr.token_type in _TIMES:
+                self.raise_error("it says how often already; brackets around it may be said how often once more: (A+){3}")
         if self._match_text_seq("GAP"):
             if not isinstance(part, Seq | Repeat | AllOf):
                 self.raise_error("GAP is of a group or of what is repeated: (A B) GAP INTERVAL '5' SECOND", self._prev)
@@ -217,7 +221,11 @@ class MatchParser(parser.Parser):
         return least or 0, most
 
     def _number(self) -> int | None:
-        return int(self._prev.text) if self._match(TokenType.NUMBER) else None
+        if not self._match(TokenType.NUMBER):
+            return None
+        if not self._prev.text.isdecimal():
+            self.raise_error(f"expected a whole number, got {self._prev.text}", self._prev)
+        return int(self._prev.text)
 
     def _primary(self) -> PatternPart:
         if self._curr and self._curr.text in _REFUSED:
@@ -227,7 +235,8 @@ class MatchParser(parser.Parser):
             self._match_r_paren()
             return found
         if self._curr and self._curr.token_type is TokenType.L_BRACE:
-            self._bounds()
+            self._bounds()  # it may be {- -}, which is refused by name
+            self.raise_error("expected a variable before how often it comes")
         if self._match_text_seq("PERMUTE"):
             return self._permuted()
         return Var(self._variable())

@@ -187,7 +187,10 @@ class _Matching:
         return found
 
     def _bound(self, node: exp.Expr, reading: _Reading) -> Expr:
-        made = bind(node, self.scope.with_hook(reading.read))
+        try:
+            made = bind(node, self.scope.with_hook(reading.read))
+        except RecursionError:
+            raise self.scope.error("SQL-DEPTH", "operations are too deep inside each other", node) from None
         try:
             typed_over(made, self.scope.relation.schema)
         except QueryError as error:

@@ -57,6 +57,10 @@ class _Over:
     wanted: str
 
 
+#: Parts of a window that may stand behind a name, and what they are called.
+_SPECIFIED = {"partition_by": "PARTITION BY", "order": "ORDER BY", "spec": "a frame"}
+
+
 class Overs:
     """The OVERs of a SELECT."""
 
@@ -68,14 +72,29 @@ class Overs:
 
     def spec(self, node: exp.Window) -> exp.Window:
         """With what WINDOW says by name. Raises SqlError."""
+        return self._spec(node, ())
+
+    def _spec(self, node: exp.Window, within: tuple[str, ...]) -> exp.Window:
         self.scope.check_parts(node, "this", "partition_by", "order", "spec", "alias", "over")
         alias = node.args.get("alias")
         if alias is None:
             return node
-        if alias.name.casefold() not in self.named:
+        name = alias.name.casefold()
+        if name not in self.named or name in within:
             raise self.scope.error("SQL-OVER", f"there is no WINDOW {alias.name!r}", node, f"WINDOW {alias.name} AS (…) behind FROM")
-        found: exp.Window = self.named[alias.name.casefold()]
-        return found
+        found = self._spec(self.named[name], (*within, name))
+        own = {key: node.args[key] for key in _SPECIFIED if node.args.get(key)}
+        if not own:
+            return found
+        twice = next((key for key in own if found.args.get(key)), None)
+        if twice is not None or found.args.get("spec"):
+            said = _SPECIFIED[twice] if twice is not None else "a frame"
+            raise self.scope.error("SQL-OVER", f"WINDOW {alias.name!r} has {said} already", node, "all of it in one place")
+        merged: exp.Window = node.copy()
+        for key in _SPECIFIED:
+            merged.set(key, own.get(key) or found.args.get(key))
+        merged.set("alias", None)
+        return merged
 
     # --- trailing windows ---
 
@@ -300,4 +319,5 @@ def _with_rank(relation: Relation, at: str, building: Building, number: Expr, wi
     time = relation.time if keeps_time else end_time(columns) if windowed else None
     window = relation.window if windowed or keeps_time else None
     grouped = relation.grouped if keeps_time else window is not None
-    return Relation(at, building.schemas[at], columns, time, window, grouped)
+    late = relation.late if windowed or keeps_time else None
+    return Relation(at, building.schemas[at], columns, time, window, grouped, late=late)

@@ -64,7 +64,12 @@ def _joined(binder: QueryBinding, left: Relation, node: exp.Join, conjuncts: lis
     target, how = node.this, _how(node)
     scope.check_parts(node, "this", "on", "using", "side", "kind", "method")
     if isinstance(target, exp.Unnest):
-        return _unnested(binder, left, target), conjuncts
+        if how != "inner" or node.args.get("using"):
+            said = f"{how.upper()} JOIN" if how != "inner" else "USING"
+            raise scope.error("SQL-JOIN", f"{said} of UNNEST", node, "CROSS JOIN UNNEST(list) AS u (x)")
+        made, on = _unnested(binder, left, target), node.args.get("on")
+        tests = [] if on is None or (isinstance(on, exp.Boolean) and on.this) else operands(on, exp.And)
+        return filtered(binder, made, tests, None), conjuncts
     if how not in ("inner", "left", "right", "full") or node.kind in ("SEMI", "ANTI") or node.method == "NATURAL":
         raise scope.error("SQL-JOIN", f"there is no {node.method or node.kind or how} JOIN", node, "JOIN, LEFT, RIGHT or FULL JOIN with ON")
     alias, version = target.alias_or_name, target.args.get("version") if isinstance(target, exp.Table) else None
@@ -153,7 +158,7 @@ def _unnested(binder: QueryBinding, left: Relation, node: exp.Unnest) -> Relatio
     scope = binder.scope(left)
     alias = node.args.get("alias")
     names = [each.name for each in alias.columns] if alias is not None else []
-    if len(node.expressions) != 1 or node.args.get("offset"):
+    if len(node.expressions) != 1 or node.args.get("offset") or len(names) > 1:
         raise scope.error("SQL-JOIN", "UNNEST takes one list", node, "CROSS JOIN UNNEST(list) AS u (x)")
     name = free(names[0] if names else (alias.name if alias is not None and alias.name else "element"), left.schema.names)
     of = bound(node.expressions[0], scope)

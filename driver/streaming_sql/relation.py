@@ -53,6 +53,8 @@ class Relation:
         partition: what the window is of, by columns of the operator.
         running: later rows correct earlier ones; `keys`: names of the columns by which they do.
         rank: a ROW_NUMBER whose bound is not known yet.
+        late: how much later than in its own event time a row may come out, µs, as one without a partner does of a LEFT JOIN; None: it comes
+            out at the end of the stream.
         unique: names that the operator would need twice if it were read twice.
     """
 
@@ -66,6 +68,7 @@ class Relation:
     running: bool = False
     keys: tuple[str, ...] = ()
     rank: Rank | None = None
+    late: int | None = 0
 
     def named(self, alias: str) -> Relation:
         """The same under an alias."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from cep.errors import QueryError, meant
 from cep.model import query as model
-from cep.model.schema import Schema
+from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
 from driver.builder.query import Query
 from driver.streaming_sql.binder import Binder
@@ -62,7 +62,10 @@ class Session:
         current = None
         for statement in made:
             binder = Binder(building, self.catalog, self.settings, text)
-            relation = binder.query(statement.query)
+            try:
+                relation = binder.query(statement.query)
+            except RecursionError:
+                raise SqlError("SQL-DEPTH", "operations are too deep inside each other", text, statement.start) from None
             if isinstance(statement, Insert):
                 relation = self._inserted(relation, statement, building, text)
                 continue
@@ -103,9 +106,9 @@ def _named(relation: Relation, statement: Insert, text: str) -> Relation:
 
 
 def _as_declared(made: Relation, sink: NamedSink, schema: Schema, building: Building, text: str, place: int) -> Relation:
-    """The columns by place, under the sink's names. Raises SqlError: others, or of other types."""
+    """The columns by place, under the sink's names. Raises SqlError: others, of other types, or NULL where the sink has none."""
     have = [building.schemas[made.at][each.name] for each in made.columns]
-    if len(have) != len(schema.fields) or any(a.type.name != b.type.name for a, b in zip(have, schema.fields, strict=False)):
+    if len(have) != len(schema.fields) or not all(_fits(a, b) for a, b in zip(have, schema.fields, strict=False)):
         asked, got = ", ".join(map(sql_column, schema.fields)), ", ".join(map(sql_column, have))
         raise SqlError(
             "SQL-SINK",
@@ -116,6 +119,10 @@ def _as_declared(made: Relation, sink: NamedSink, schema: Schema, building: Buil
         )
     columns = tuple(replace(each, name=field.name) for each, field in zip(made.columns, schema.fields, strict=True))
     return building.materialised(replace(made, columns=columns), text, place)
+
+
+def _fits(have: Field, wanted: Field) -> bool:
+    return have.type == wanted.type and (wanted.nullable or not have.nullable)
 
 
 def _set(settings: SqlSettings, statement: SetOption, text: str) -> SqlSettings:

@@ -367,3 +367,5 @@ def _parsed(dialect: StatementDialect, chunk: list[Token], text: str) -> Stateme
         raise SqlError("SQL-SYNTAX", str(error.errors[0]["description"]), text, chunk[0].start) from None
     except RecursionError:
         raise SqlError("SQL-DEPTH", "operations are too deep inside each other", text, chunk[0].start) from None
+    except ValueError as error:  # the parser's, of what it did not expect inside a type
+        raise SqlError("SQL-SYNTAX", str(error), text, chunk[0].start) from None

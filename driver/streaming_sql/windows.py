@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -67,7 +68,8 @@ def windowed(node: WindowTable, relation: Relation, scope: Scope) -> Relation:
     hidden = tuple(SqlColumn(kind, expr, "", kind) for kind, expr in zip((START, END, TIME), bounds, strict=True))
     names = {each.name for each in hidden}
     kept = tuple(each for each in relation.columns if each.name not in names)
-    return Relation(relation.at, relation.schema, kept + hidden, relation.time, window, False, partition)
+    made = Relation(relation.at, relation.schema, kept + hidden, relation.time, window, False, partition)
+    return replace(made, late=relation.late)
 
 
 def _check_time(node: WindowTable, given: list[exp.Expr], scope: Scope) -> None:

@@ -35,6 +35,10 @@ WRONG: dict[str, tuple[str, ...]] = {
         "SELECT (auction FROM bid",
         "SELECT auction + FROM bid",
         "SELECT 'a FROM bid",
+        "SELECT CAST(at AS TIMESTAMP(\"\")) AS x FROM bid",
+        _match(f"PATTERN (A{{1.5}} B) {_MINUTE}"),
+        _match(f"PATTERN (A+{{3}} B) {_MINUTE}"),
+        _match(f"PATTERN ({{7}} A B) {_MINUTE}"),
         "SELECT * FROM TABLE(TUMBEL(TABLE bid, DESCRIPTOR(at), INTERVAL '10' SECOND))",
         "SELECT auction FROM bid GROUP BY auction EMIT SOMETIMES",
         "CREATE STREAM s (a)",
@@ -64,6 +68,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "SQL-COLUMN": (
         "SELECT auctoin FROM bid",
         "SELECT b.price FROM bid",
+        "SELECT a FROM auction AS x (a, b, c, d, e, f)",
         'SELECT auction FROM bid WHERE channel = "apple"',
         "SELECT * EXCEPT (prize) FROM bid",
     ),
@@ -75,6 +80,9 @@ WRONG: dict[str, tuple[str, ...]] = {
         _match(f"PATTERN (A B) {_MINUTE} DEFINE B AS price"),
         _match(f"PATTERN (A B) {_MINUTE} DEFINE B AS A.channel > 1"),
         "SELECT channel + 1 AS x FROM bid",
+        "SELECT at > (5) AS x FROM bid",
+        "SELECT at IN (1000, 2000) AS x FROM bid",
+        "SELECT CASE at WHEN -1000 THEN 1 ELSE 2 END AS x FROM bid",
         "SELECT auction FROM bid WHERE price",
         "SELECT auction FROM bid WHERE price = NULL",
         "SELECT NULL AS x FROM bid",
@@ -158,6 +166,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "SQL-OVER": (
         "SELECT sum(price) OVER (PARTITION BY auction ORDER BY at) AS s FROM bid",
         "SELECT lead(price) OVER (PARTITION BY auction ORDER BY at) AS s FROM bid",
+        "SELECT lag(price) OVER (w PARTITION BY price ORDER BY at) AS s FROM bid WINDOW w AS (PARTITION BY auction)",
         "SELECT auction FROM bid WHERE lag(price) OVER (PARTITION BY auction ORDER BY at) > price",
     ),
     "SQL-ROW-NUMBER": (
@@ -175,6 +184,8 @@ WRONG: dict[str, tuple[str, ...]] = {
         f"SELECT b.price FROM {_TUMBLE} b JOIN auction a ON b.auction = a.id",
         "SELECT b.price FROM bid b ASOF JOIN auction a ON b.auction = a.id AND b.at <= a.at",
         "SELECT b.price FROM bid b CROSS JOIN UNNEST(tags, tags) AS u (x, y)",
+        "SELECT b.price, x FROM bid b LEFT JOIN UNNEST(b.tags) AS u (x) ON TRUE",
+        "SELECT b.price FROM bid b JOIN (SELECT auction FROM bid GROUP BY auction EMIT AT END) g ON b.auction = g.auction",
     ),
     "SQL-SUBQUERY": (
         "SELECT auction FROM bid WHERE price > (SELECT max(price) FROM auction)",
@@ -195,6 +206,8 @@ WRONG: dict[str, tuple[str, ...]] = {
         "INSERT INTO typed SELECT auction, price FROM bid",
         "INSERT INTO bid SELECT auction FROM bid",
         "INSERT INTO out (a, b) SELECT auction FROM bid",
+        "CREATE SINK whole (a BIGINT NOT NULL); INSERT INTO whole SELECT CAST(NULL AS BIGINT) AS a FROM bid",
+        "CREATE SINK seconds (a TIMESTAMP(0)); INSERT INTO seconds SELECT at FROM bid",
     ),
     "SQL-PATTERN": (
         _match("PATTERN (A B) DEFINE B AS B.price > 1"),

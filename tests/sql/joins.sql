@@ -65,3 +65,15 @@ WHERE r.since BETWEEN l.at - INTERVAL '9' SECOND AND l.at;
 SELECT b.auction, p.name FROM bid b ASOF JOIN person p ON b.bidder = p.id AND b.at >= p.at WHERE p.state = 'OR' AND length(p.name) > b.auction % 4;
 -- : equalities in WHERE are no keys of the last row
 SELECT b.auction, p.name FROM bid b ASOF JOIN person p ON b.bidder = p.id AND b.at >= p.at WHERE length(p.name) = b.auction + 2;
+-- : windows that are equal, and times
+SELECT l.price, r.id FROM (SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(at), INTERVAL '10' SECOND))) l
+JOIN (SELECT * FROM TABLE(TUMBLE(TABLE auction, DESCRIPTOR(at), INTERVAL '10' SECOND))) r ON l.auction = r.id AND l.window_start = r.window_start
+    AND l.window_end = r.window_end AND r.at >= l.at;
+-- : windows that are equal, and times, left
+SELECT l.price, r.id FROM (SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(at), INTERVAL '10' SECOND))) l
+LEFT JOIN (SELECT * FROM TABLE(TUMBLE(TABLE auction, DESCRIPTOR(at), INTERVAL '10' SECOND))) r ON l.auction = r.id AND l.window_start = r.window_start
+    AND l.window_end = r.window_end AND r.at BETWEEN l.at AND l.at + INTERVAL '4' SECOND;
+-- : windows that end together
+SELECT l.auction, l.n, r.n AS m FROM (SELECT auction, window_time, count(*) AS n FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(at), INTERVAL '10' SECOND))
+    GROUP BY auction, window_start, window_end, window_time) l JOIN (SELECT id, window_time, count(*) AS n FROM TABLE(TUMBLE(TABLE auction, DESCRIPTOR(at),
+    INTERVAL '10' SECOND)) GROUP BY id, window_start, window_end, window_time) r ON l.auction = r.id AND l.window_time = r.window_time;

@@ -43,3 +43,6 @@ SELECT auction, price, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auctio
 SELECT auction, at, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) * 10 AS tens FROM bid QUALIFY ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) BETWEEN 2 AND 3;
 -- : numbers that are grouped
 SELECT rn % 3 AS third, count(*) AS n FROM (SELECT ROW_NUMBER() OVER (ORDER BY at) AS rn FROM bid) b GROUP BY rn % 3 EMIT AT END;
+-- : windows of windows
+SELECT auction, sum(price) OVER w2 AS s, lag(price) OVER (w ORDER BY at) AS before FROM bid
+WINDOW w AS (PARTITION BY auction), w2 AS (w ORDER BY at ROWS BETWEEN 3 PRECEDING AND CURRENT ROW);

@@ -45,3 +45,17 @@ SELECT auction, price FROM bid WHERE price > 50 UNION ALL SELECT auction, price 
 SELECT DISTINCT channel, price > 50 AS dear FROM bid;
 -- : in the order of event time
 SELECT auction FROM bid ORDER BY at;
+-- : no pattern of text
+SELECT channel, url FROM bid WHERE channel NOT LIKE 'a%' OR url NOT ILIKE '%ITEM/1%' OR url NOT LIKE '%!_1' ESCAPE '!';
+-- : what does not match, of each row
+SELECT channel NOT LIKE '_oo%' AS a, NOT (channel LIKE '_oo%') AS b, count(*) FILTER (WHERE channel NOT LIKE 'a%') AS n FROM bid GROUP BY a, b EMIT AT END;
+-- : between, either way round
+SELECT price BETWEEN SYMMETRIC 80 AND 20 AS a, price NOT BETWEEN SYMMETRIC 80 AND 20 AS b FROM bid;
+-- : a list as rows, some of them
+SELECT b.auction, u.part FROM (SELECT auction, string_split(url, '/') AS parts FROM bid) b JOIN UNNEST(b.parts) AS u (part) ON u.part <> 'item' AND b.auction > 2;
+-- : names behind an alias
+SELECT x.price AS a, x.auction AS b FROM (SELECT auction, price FROM bid) AS x (price, auction) WHERE x.price > 2;
+-- : names behind WITH, fewer than there are
+WITH w (price) AS (SELECT auction, price AS p FROM bid) SELECT price, p FROM w;
+-- : names of a stream
+SELECT x.a, x.b FROM bid AS x (a, b);

@@ -119,7 +119,8 @@ class Grammar:
             f"({self.expression(TEXT, source, depth)} LIKE {self.word(chr(39) + 'a%' + chr(39), chr(39) + '%o_' + chr(39))})",
             f"{self.word('starts_with', 'ends_with', 'contains')}({self.expression(TEXT, source, depth)}, {self.leaf(TEXT, source)})",
             f"({self.expression(TEXT, source, depth)} {self.word('', 'NOT ')}IN ('apple', 'goo', 'a'))",
-            f"({self.expression(TEXT, source, depth)} ILIKE '%P%')", f"regexp_matches({self.expression(TEXT, source, depth)}, 'o+g|/1')",
+            f"({self.expression(TEXT, source, depth)} ILIKE '%P%')", f"({self.expression(TEXT, source, depth)} NOT LIKE '%a%')",
+            f"regexp_matches({self.expression(TEXT, source, depth)}, 'o+g|/1')",
             f"({x} {self.word('', 'NOT ')}BETWEEN {y} AND {x})", f"({a} IS NOT FALSE)",
             f"({x} IS DISTINCT FROM {y})", f"({a} IS TRUE)", f"({i} NOT IN (4, 5))",
         )  # fmt: skip

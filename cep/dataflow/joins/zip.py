@@ -27,10 +27,11 @@ class ZipOperator:
         self.name, self.spec, self.holds, self.state_limit = name, spec, holds, state_limit
         self.since, self.incomplete = MIN_TIME, 0  # it has no windows; tuples that had no partner at the end
         self._waiting: tuple[deque[Batch], deque[Batch]] = deque(), deque()  # of one input at most, but while it takes more
+        self._waiting_bytes = 0
 
     @property
     def state_bytes(self) -> int:
-        return sum(hold.bytes for hold in self.holds) + sum(map(batch_bytes, (*self._waiting[LEFT], *self._waiting[RIGHT])))
+        return sum(hold.bytes for hold in self.holds) + self._waiting_bytes
 
     @property
     def next_end(self) -> int | None:
@@ -53,6 +54,7 @@ class ZipOperator:
         for hold, waiting in zip(self.holds, self._waiting, strict=True):
             for batch in hold.release(watermark):
                 waiting.append(batch)
+                self._waiting_bytes += batch_bytes(batch)
                 yield PAUSE
         while self._waiting[LEFT] and self._waiting[RIGHT]:
             yield self._pairs()
@@ -63,9 +65,18 @@ class ZipOperator:
     def _pairs(self) -> Batch:
         """As many as the first batches of both have."""
         n = min(len(waiting[0]) for waiting in self._waiting)
-        left, right = (_first(waiting, n) for waiting in self._waiting)
+        left, right = (self._first(waiting, n) for waiting in self._waiting)
         rows = np.arange(n)
         return self.spec.joined((left, rows), (right, rows), np.maximum(left.time, right.time))
+
+    def _first(self, waiting: deque[Batch], n: int) -> Batch:
+        """Takes the first `n` rows of the first batch."""
+        batch = waiting.popleft()
+        self._waiting_bytes -= batch_bytes(batch)
+        if len(batch) > n:
+            waiting.appendleft(rest := batch.take(slice(n, None)))
+            self._waiting_bytes += batch_bytes(rest)
+        return batch.take(slice(0, n))
 
     def watermark_after(self, watermark: int) -> int:
         return watermark
@@ -94,6 +105,7 @@ class ZipOperator:
         for hold, waiting in zip(self.holds, self._waiting, strict=True):
             hold.clear()
             waiting.clear()
+        self._waiting_bytes = 0
 
     def _check(self) -> None:
         check_state(self, self.state_limit)
@@ -101,14 +113,6 @@ class ZipOperator:
     def contents(self) -> str:
         left, right = (len(hold) + sum(map(len, waiting)) for hold, waiting in zip(self.holds, self._waiting, strict=True))
         return f"{left} left and {right} right rows, of which the one side waits for the other"
-
-
-def _first(waiting: deque[Batch], n: int) -> Batch:
-    """Takes the first `n` rows of the first batch."""
-    batch = waiting.popleft()
-    if len(batch) > n:
-        waiting.appendleft(batch.take(slice(n, None)))
-    return batch.take(slice(0, n))
 
 
 def build(operator: Zip, context: BuildContext) -> ZipOperator:

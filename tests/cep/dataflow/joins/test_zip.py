@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 
 from cep.compile.join_rows import JoinSpec
+from cep.dataflow.channel import batch_bytes
 from cep.dataflow.joins.zip import ZipOperator
 from cep.dataflow.movement.owners import everything
 from cep.dataflow.operators.operator import Part, StatefulOperator
@@ -112,6 +113,8 @@ def test_state_is_taken_over_at_any_watermark(seed: int) -> None:
                 bench.feed(port, given.pop(0))
         promised = min((given[0][0] for given in waiting if given), default=50)
         found += bench.advance(promised)
+        waits = sum(batch_bytes(batch) for side in bench.zip._waiting for batch in side)
+        assert bench.zip.state_bytes == waits + sum(hold.bytes for hold in bench.zip.holds)
         if choose.random() < 0.5:
             parts, bench = bench.zip.snapshot(), Bench()
             bench.zip.restore([Part(part.name, part.port, part.batch) for part in parts], everything)
