@@ -34,7 +34,6 @@ from orchestrator.records import (
     Evacuation,
     InstanceManager,
     Now,
-    Process,
     PublisherRecord,
     QueryCheckpoints,
     QueryRecord,
@@ -90,6 +89,7 @@ from orchestrator.state.events import (
     UpgradeQuery,
 )
 from orchestrator.state.keys import ClusterKeys
+from orchestrator.state.losses import see_dead, see_living
 from orchestrator.state.quarantine import Quarantine, readable
 from orchestrator.state.quotas import Quotas
 from orchestrator.state.tables import check_table
@@ -211,9 +211,9 @@ class ClusterState(ClusterModel):
             case StatusesSeen(im, statuses):
                 return self._see(im, statuses)
             case ManagerDied(im, process):
-                return self._see_dead(im, process)
+                return see_dead(self, im, process)
             case ManagersLive(processes):
-                return self._see_living(processes)
+                return see_living(self, processes)
             case ManifestFailed(name, why):
                 return self.taking.manifest_failed(name, why, now)
             case Connected():
@@ -296,14 +296,6 @@ class ClusterState(ClusterModel):
         for (im, key), why in said.items():
             self.quarantine.set_aside(node("assignments", im, key), f"{im} says: {why}")
         self._refused = frozenset(said)
-
-    def _see_dead(self, im: str, process: Process) -> list[str]:
-        self.dead.add((im, process))
-        return [name for name, record in self.queries.items() if record.hosts.get(im) == process]
-
-    def _see_living(self, processes: frozenset[tuple[str, Process]]) -> list[str]:
-        self.outlived = self.outlived or not self.inherited.isdisjoint(processes)
-        return [name for name, record in self.queries.items() if not self.dead.isdisjoint(record.hosts.items())]
 
     def _see(self, im: str, statuses: Mapping[str, Status | None]) -> list[str]:
         for name, status in statuses.items():

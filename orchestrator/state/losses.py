@@ -11,6 +11,18 @@ from orchestrator.records import Now, Process, QueryRecord
 from orchestrator.state.cluster_model import ClusterModel
 
 
+def see_dead(model: ClusterModel, im: str, process: Process) -> list[str]:
+    """That process has ended. The queries that have instances there."""
+    model.dead.add((im, process))
+    return [name for name, record in model.queries.items() if record.hosts.get(im) == process]
+
+
+def see_living(model: ClusterModel, processes: frozenset[tuple[str, Process]]) -> list[str]:
+    """Those processes live. The queries for which it counts at once now that others have ended."""
+    model.outlived = model.outlived or not model.inherited.isdisjoint(processes)
+    return [name for name, record in model.queries.items() if not model.dead.isdisjoint(record.hosts.items())]
+
+
 def certainly_lost(model: ClusterModel, record: QueryRecord, now: Now) -> dict[str, str]:
     """Those that are missing, but for one that is not there and may come yet; one that is there anew is another process.
 
