@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from cep.dataflow.operators.lookup import LookupTable
 from cep.dataflow.operators.operator import NOTHING, Keep, Part, check_state
 from cep.dataflow.operators.table_versions import end_of_version, rows_of_version
 from cep.dataflow.outputs.output import concatenated
-from cep.elements import MAX_TIME, MIN_TIME, Batch, describe_time, greatest_time
+from cep.elements import MAX_TIME, MIN_TIME, PAUSE, Batch, describe_time, greatest_time
 from cep.kernels.jit import warm
 from cep.kernels.join import PIECEWISE
 from cep.model.operators import VersionedLookup
@@ -42,6 +43,13 @@ class Version:
     table: LookupTable
 
 
+class _Waiting(NamedTuple):
+    """Tuples that wait for a version; `first`: the least of their event times."""
+
+    first: int
+    batch: Batch
+
+
 class VersionedLookupOperator:
     def __init__(self, described: VersionedLookup, spec: JoinSpec, held: SideFormat, rows: Format, state_limit: int) -> None:
         self.name, self.spec, self.versions_by, self.by_clock = described.name, spec, described.versions, described.by == CLOCK
@@ -49,7 +57,7 @@ class VersionedLookupOperator:
         self.since, self.incomplete = MIN_TIME, 0
         self.versions: list[Version] = []  # in use, oldest first
         self._coming: list[Batch] = []  # rows of the next version
-        self._held: list[Batch] = []
+        self._held: list[_Waiting] = []
         self._bytes = 0  # of what is held and coming
 
     @property
@@ -99,7 +107,7 @@ class VersionedLookupOperator:
 
     def _hold(self, batch: Batch) -> None:
         kept = self.held_format.kept(batch)
-        self._held.append(kept)
+        self._held.append(_Waiting(int(kept.time.min()), kept))
         self._bytes += batch_bytes(kept)
         self._check()
 
@@ -112,10 +120,13 @@ class VersionedLookupOperator:
             self._add(batch.take(slice(start, last)))
             yield from self._use(int(batch.columns[VERSION].values[last]), int(batch.columns[UNTIL].values[last]), batch.take(slice(0, 0)))
             start = last + 1
-            held, self._held = self._held, []
-            self._bytes -= sum(map(batch_bytes, held))
-            for tuples in held:
+            until = self.versions[-1].until  # batches that are all behind it stay as they are, whatever versions come before theirs
+            due = [each.batch for each in self._held if each.first < until]
+            self._held = [each for each in self._held if each.first >= until]
+            self._bytes -= sum(map(batch_bytes, due))
+            for tuples in due:
                 yield from self._take_tuples(tuples)
+                yield PAUSE
         self._add(batch.take(slice(start, None)))
 
     def _add(self, rows: Batch) -> None:
@@ -147,8 +158,9 @@ class VersionedLookupOperator:
         """The versions as they came, what has come of the next, and the tuples that wait for it."""
         rows = [each for version in self.versions for each in self._as_they_came(version)]
         table = concatenated([*rows, *self._coming]) if rows or self._coming else None
+        held = [each.batch for each in self._held]
         parts = [] if table is None else [Part(_TABLE, RIGHT, self.rows_format.to_arrow(table))]
-        return [*parts, self.held_format.part(self._held, [np.zeros(len(batch), np.int64) for batch in self._held])]
+        return [*parts, self.held_format.part(held, [np.zeros(len(batch), np.int64) for batch in held])]
 
     def _as_they_came(self, version: Version) -> tuple[Batch, Batch]:
         rows = version.table.rows
@@ -176,7 +188,7 @@ class VersionedLookupOperator:
 
     def contents(self) -> str:
         rows = [len(version.table.rows) for version in self.versions]
-        waiting = f"{sum(map(len, self._held))} tuples wait from the watermark {describe_time(self.next_end)} on"
+        waiting = f"{sum(len(each.batch) for each in self._held)} tuples wait from the watermark {describe_time(self.next_end)} on"
         return f"versions of {', '.join(map(str, rows)) or 'no'} rows in use; {waiting}"
 
 

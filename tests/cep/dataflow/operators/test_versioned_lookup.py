@@ -239,6 +239,25 @@ def test_every_tuple_meets_the_version_of_its_time_whatever_comes_first(how: str
         assert_same_answer({"out": searched(asked, told.versions, how)}, {"out": parts.answers(out)})
 
 
+def test_what_waits_for_a_later_version_is_left_alone_by_those_before(tmp_path: Path) -> None:
+    """Each version that comes would copy it otherwise."""
+    path, seed = tmp_path / "t.csv", 0
+    while len((told := story(random.Random(seed), path)).versions) < 4:
+        seed += 1
+    parts = Parts.of(path)
+    with interpreted():
+        operator, times = parts.instance(), [until for until, _ in told.versions[:-1]]
+        left = [batch_of(LEFT_STREAM, [(times[-1], 1, 7)]), batch_of(LEFT_STREAM, [(times[0], 1, 8), (times[-1], 2, 9)])]
+        assert not [out for batch in left for out in without_pauses(operator.on_batch(batch, LEFT))]
+        ahead, answered = operator._held[0].batch, 0
+        for watermark, batches in told.steps:
+            for batch in batches:
+                answered += sum(len(out) for out in without_pauses(operator.on_batch(batch, RIGHT)))
+                assert not operator._held or operator._held[0].batch is ahead
+            list(without_pauses(operator.on_watermark(watermark)))
+        assert answered >= 3 and not operator._held
+
+
 def run_one(choose: random.Random, parts: Parts, told: Story, mine: Sequence[tuple[int, Batch]], moves: bool) -> list[Batch]:
     """One instance, or two of which the second goes on with the state of the first."""
     operator, out, promised = parts.instance(), [], MIN_TIME
