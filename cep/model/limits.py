@@ -27,7 +27,8 @@ VALUE_BYTES_MAX = 16 << 20
 #: Rows; a window of so many is kept as so many small states.
 WINDOW_ROWS_MAX = 1 << 20
 
-#: Windows in which one row lies, unless a query's options say otherwise, and at most: each is an answer, and some 20 µs where windows have many groups, ten times that where one has one.
+#: Windows in which one row lies, unless a query's options say otherwise, and at most: each is an answer, and some 20 µs where windows have
+#: many groups, ten times that where one has one.
 WINDOWS_PER_ROW, WINDOWS_PER_ROW_MAX = 1_000_000, SPAN_US_MAX
 
 #: Instances of a subquery, and whole copies of a query: a plan has a node in ZooKeeper for each, and an edge for each pair.

@@ -248,14 +248,20 @@ def bound_of(node: exp.Expr, scope: Scope) -> int | None:
     """n where it says that the relation's ROW_NUMBER is at most n. Raises SqlError: it says something else of it."""
     if not any(_is_rank(each, scope) for each in node.walk()):
         return None
-    rank, number = node.this, node.args.get("expression")
-    if isinstance(number, exp.Literal) and number.name.isdecimal() and _is_rank(rank, scope):
-        n = int(number.name)
-        most: dict[type[exp.Expr], int | None] = {exp.LTE: n, exp.LT: n - 1, exp.EQ: n if n == 1 else None}
-        found = most.get(type(node))
-        if found is not None and found > 0:
-            return found
+    if (found := _at_most(node, scope)) is not None:
+        return found
     raise scope.error("SQL-ROW-NUMBER", f"{node.sql()} is no bound of the first rows", node, "rn <= 3, rn < 4 or rn = 1")
+
+
+def _at_most(node: exp.Expr, scope: Scope) -> int | None:
+    """n where it says that the relation's ROW_NUMBER is at most n, and nothing else."""
+    rank, number = node.this, node.args.get("expression")
+    if not isinstance(number, exp.Literal) or not number.name.isdecimal() or not _is_rank(rank, scope):
+        return None
+    n = int(number.name)
+    most: dict[type[exp.Expr], int] = {exp.LTE: n, exp.LT: n - 1, exp.EQ: n if n == 1 else 0}
+    found = most.get(type(node), 0)
+    return found if found > 0 else None
 
 
 def _is_rank(node: exp.Expr, scope: Scope) -> bool:
@@ -303,7 +309,7 @@ def first_alone(nodes: Sequence[exp.Expr], scope: Scope) -> bool:
     about = [each.unnest() for each in nodes if any(_is_rank(part, scope) for part in each.walk())]
     if rank is None or not rank.by or not about:
         return False
-    return all(isinstance(each, exp.EQ | exp.LTE | exp.LT) and _is_rank(each.this, scope) and bound_of(each, scope) == 1 for each in about)
+    return all(_at_most(each, scope) == 1 for each in about)
 
 
 def _by_time(order: tuple[tuple[str, bool], ...], relation: Relation) -> bool:

@@ -46,3 +46,5 @@ SELECT rn % 3 AS third, count(*) AS n FROM (SELECT ROW_NUMBER() OVER (ORDER BY a
 -- : windows of windows
 SELECT auction, sum(price) OVER w2 AS s, lag(price) OVER (w ORDER BY at) AS before FROM bid
 WINDOW w AS (PARTITION BY auction), w2 AS (w ORDER BY at ROWS BETWEEN 3 PRECEDING AND CURRENT ROW);
+-- : the second of a key, and no other
+SELECT auction, price, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY at) AS rn FROM bid) WHERE rn = 2;
