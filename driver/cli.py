@@ -318,7 +318,7 @@ def _notes(found: list[dict[str, Any]]) -> list[str]:
     """What there is to know of their plans, what the queries have not used of their input, and what is slow in them, and why, each once."""
     placed = ((query["name"], place.get("metrics") or {}) for query in found for place in query["placed"])
     slow = (f"{name}: {note}" for name, metrics in placed for note in metrics.get("notes", ()))
-    planned = (f"{query['name']}: {note}" for query in found for note in query["plan"]["notes"])
+    planned = (f"{query['name']}: {note}" for query in found for note in query.get("plan", {}).get("notes", ()))
     return list(dict.fromkeys((*planned, *(note for query in found for note in _unused(query)), *slow)))
 
 
