@@ -124,8 +124,6 @@ def _negative(node: Any, scope: Scope) -> Expr:
             return lit(-(2**63))
         made = _literal(inner, scope)
         return Literal(-made.value, made.type) if isinstance(made, Literal) else made
-    if isinstance(inner, exp.Interval):
-        return lit(-interval_us(inner, scope.text))
     return Unary("-", bind(inner, scope))
 
 
@@ -171,16 +169,25 @@ def _is_number(node: exp.Expr) -> bool:
 
 
 def _spans(node: exp.Expr, scope: Scope) -> Expr:
-    """A side of a comparison: an interval is µs, as the difference of two timestamps is."""
-    inner = _unwrapped(node)
-    return lit(interval_us(inner, scope.text)) if isinstance(inner, exp.Interval) else bind(node, scope)
+    """A side of a comparison or sum: an interval is µs, as the difference of two timestamps is."""
+    span = _span_us(node, scope)
+    return bind(node, scope) if span is None else lit(span)
+
+
+def _span_us(node: exp.Expr, scope: Scope) -> int | None:
+    """Of an interval, in brackets and with a sign, too; None: it is none."""
+    inner = node.unnest()
+    if isinstance(inner, exp.Neg):
+        span = _span_us(inner.this, scope)
+        return None if span is None else -span
+    return interval_us(inner, scope.text) if isinstance(inner, exp.Interval) else None
 
 
 def _arithmetic(node: Any, scope: Scope) -> Expr:
     """Intervals go with timestamps only: integers have no unit."""
     op = _ARITHMETIC[type(node)]
-    sides = [_unwrapped(each) for each in (node.this, node.expression)]
-    spans = [isinstance(each, exp.Interval) for each in sides]
+    sides = node.this, node.expression
+    spans = [_span_us(each, scope) is not None for each in sides]
     if any(spans) and (op not in "+-" or all(spans) or (op == "-" and spans[0])):
         raise scope.error("SQL-INTERVAL", f"{node.sql()} is no timestamp", node)
     left, right = (_spans(each, scope) for each in sides)
@@ -195,12 +202,6 @@ def _arithmetic(node: Any, scope: Scope) -> Expr:
     return Binary(op, left, right)
 
 
-def _unwrapped(node: exp.Expr) -> exp.Expr:
-    """An interval is one in brackets, too."""
-    inner = node.unnest()
-    return inner if isinstance(inner, exp.Interval) else node
-
-
 def _check_spans(node: exp.Expr, sides: tuple[Expr, Expr], scope: Scope) -> None:
     """The engine takes an integer beside a timestamp for µs; SQL does not."""
     types = [_type_of(each, scope) for each in sides]
@@ -211,6 +212,8 @@ def _check_spans(node: exp.Expr, sides: tuple[Expr, Expr], scope: Scope) -> None
 
 def _type_of(made: Expr, scope: Scope) -> DataType | None:
     """None: it cannot be known here."""
+    if scope.types is not None:
+        return scope.types(made)
     if not columns_of(made) <= set(scope.relation.schema.names):
         return None
     try:
@@ -455,7 +458,11 @@ def _called(node: Any, scope: Scope) -> Expr:
         takes = f"{function.fewest}" if function.fewest == function.most else f"{function.fewest} to {function.most or 'any number of'}"
         raise scope.error("SQL-FUNCTION", f"{name} takes {takes} arguments, got {count}", node)
     if name in _CHOOSING:
-        given = _chosen(node.expressions, node.expressions[name in ("if", "iif") :], scope)
+        alike = slice(1 if name in ("if", "iif") else 0, None)
+        given = _chosen(node.expressions, node.expressions[alike], scope)
+        sides = list(zip(node.expressions, given, strict=True))[alike]
+        for each in sides[1:]:
+            _check_instants(node, sides[0], each, scope)
     else:
         given = [bind(each, scope) for each in node.expressions]
     return _made(node, scope, lambda: function.make(given))

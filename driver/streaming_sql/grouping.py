@@ -14,7 +14,9 @@ from cep.model.expr import ColumnRef, Expr
 from cep.model.expr_functions import when
 from cep.model.functions import Computed, UserFunction
 from cep.model.functions import Function as GroupFunction
-from cep.model.operators import Aggregate
+from cep.model.operators import Aggregate, Map
+from cep.model.schema import DataType, Field, Schema
+from cep.model.types import infer
 from cep.model.windows import TimeWindow, UnboundedWindow, Window
 from driver.builder.computed import computed_first
 from driver.streaming_sql.building import Building, free
@@ -137,7 +139,25 @@ class Grouping:
     @property
     def within(self) -> Scope:
         """A scope in which keys and aggregates stand for their fields."""
-        return self.scope.with_hook(self.hook)
+        return self.scope.with_hook(self.hook, self._type_of)
+
+    def _type_of(self, made: Expr) -> DataType | None:
+        """Of an expression over keys and functions."""
+        try:
+            return infer(made, self._answers())[0]
+        except QueryError:  # of a function that its operator refuses, with the place
+            return None
+
+    def _answers(self) -> Schema:
+        """What the group's operator will have, as far as its keys and functions have been found."""
+        window = self.relation.window if self.bounds and self.relation.window is not None else UnboundedWindow(AT_END_US, None)
+        schema, by = self.relation.schema, tuple(key.name for key in self.keys)
+        if not self.functions:
+            return Schema(tuple(Field(key.name, *infer(key.expr, schema)) for key in self.keys))
+        fields, functions = self._computed(window, by)
+        if fields:
+            schema = Map("values", "rows", fields).output_schema(schema)
+        return Aggregate("group", "values", window, by, functions).output_schema(schema)
 
     def hook(self, node: exp.Expr) -> Expr | None:
         if isinstance(node, exp.Window):

@@ -112,6 +112,8 @@ def _time_of(node: Node, sides: Sides) -> tuple[str, int] | None:
     """(side, µs) where it is a side's event time, and so much."""
     shift = 0
     node = node.unnest()
+    if isinstance(node, exp.Add) and isinstance(node.this, exp.Interval):
+        shift, node = interval_us(node.this, sides.both.text), node.expression.unnest()
     while isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression, exp.Interval):
         us = interval_us(node.expression, sides.both.text)
         shift += us if isinstance(node, exp.Add) else -us

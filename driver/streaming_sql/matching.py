@@ -15,7 +15,7 @@ from cep.model.patterns.checks import ALL
 from cep.model.patterns.parts import Definition
 from cep.model.patterns.refs import of_match, of_prev, typed_over
 from cep.model.patterns.rows import prev, prevs_read, row, rows_read
-from cep.model.schema import BOOL
+from cep.model.schema import BOOL, DataType
 from driver.streaming_sql.binding import QueryBinding
 from driver.streaming_sql.building import of_row
 from driver.streaming_sql.errors import SqlError
@@ -186,9 +186,15 @@ class _Matching:
                 found.append((each.alias, told))
         return found
 
+    def _type_of(self, made: Expr) -> DataType | None:
+        try:
+            return typed_over(made, self.scope.relation.schema).type
+        except QueryError:  # it is said with the whole
+            return None
+
     def _bound(self, node: exp.Expr, reading: _Reading) -> Expr:
         try:
-            made = bind(node, self.scope.with_hook(reading.read))
+            made = bind(node, self.scope.with_hook(reading.read, self._type_of))
         except RecursionError:
             raise self.scope.error("SQL-DEPTH", "operations are too deep inside each other", node) from None
         try:

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from cep.errors import meant
 from cep.model.expr import Expr
+from cep.model.schema import DataType
 from driver.streaming_sql.building import of_row
 from driver.streaming_sql.catalog import SqlCatalog
 from driver.streaming_sql.errors import SqlError
@@ -25,6 +26,7 @@ _SAID = {
 }
 
 Hook = Callable[[exp.Expr], Expr | None]
+Types = Callable[[Expr], DataType | None]
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,14 @@ class Scope:
     """Args:
     text: the statements, for places.
     hook: asked first for every node; what it answers stands for the node.
+    types: of an expression over what a hook answers, its type, or None where that cannot be known yet.
     """
 
     relation: Relation
     catalog: SqlCatalog
     text: str
     hook: Hook | None = None
+    types: Types | None = None
 
     def error(self, code: str, what: str, node: exp.Expr | None, instead: str | None = None) -> SqlError:
         return SqlError(code, what, self.text, self.place(node), instead)
@@ -58,8 +62,8 @@ class Scope:
                 said = _SAID.get(key, key.rstrip("_").replace("_", " ").upper())
                 raise self.error("SQL-EXPRESSION", f"there is no {said}", place if isinstance(place, exp.Expr) else node)
 
-    def with_hook(self, hook: Hook | None) -> Scope:
-        return replace(self, hook=hook)
+    def with_hook(self, hook: Hook | None, types: Types | None = None) -> Scope:
+        return replace(self, hook=hook, types=types)
 
     def over(self, relation: Relation) -> Scope:
         return replace(self, relation=relation)

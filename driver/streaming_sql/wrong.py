@@ -82,6 +82,8 @@ WRONG: dict[str, tuple[str, ...]] = {
         "SELECT channel + 1 AS x FROM bid",
         "SELECT at > (5) AS x FROM bid",
         "SELECT at IN (1000, 2000) AS x FROM bid",
+        "SELECT coalesce(at, 0) AS x FROM bid",
+        "SELECT auction, max(at) > 1714521600000 AS x FROM bid GROUP BY auction EMIT AT END",
         "SELECT CASE at WHEN -1000 THEN 1 ELSE 2 END AS x FROM bid",
         "SELECT auction FROM bid WHERE price",
         "SELECT auction FROM bid WHERE price = NULL",
@@ -107,6 +109,9 @@ WRONG: dict[str, tuple[str, ...]] = {
         "SELECT TRIM(BOTH 'x' FROM channel) AS x FROM bid",
     ),
     "SQL-INTERVAL": (
+        "SELECT auction, max(at) + 1000 AS x FROM bid GROUP BY auction EMIT AT END",
+        "SELECT auction, sum(price) + INTERVAL '1' SECOND AS x FROM bid GROUP BY auction EMIT AT END",
+        _match(f"MEASURES A.at + 1000 AS x PATTERN (A B) {_MINUTE}"),
         "SELECT price + INTERVAL '1' SECOND AS x FROM bid",
         "SELECT at + INTERVAL '1' MONTH AS x FROM bid",
         "SELECT INTERVAL '1' SECOND AS x FROM bid",

@@ -77,3 +77,5 @@ LEFT JOIN (SELECT * FROM TABLE(TUMBLE(TABLE auction, DESCRIPTOR(at), INTERVAL '1
 SELECT l.auction, l.n, r.n AS m FROM (SELECT auction, window_time, count(*) AS n FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(at), INTERVAL '10' SECOND))
     GROUP BY auction, window_start, window_end, window_time) l JOIN (SELECT id, window_time, count(*) AS n FROM TABLE(TUMBLE(TABLE auction, DESCRIPTOR(at),
     INTERVAL '10' SECOND)) GROUP BY id, window_start, window_end, window_time) r ON l.auction = r.id AND l.window_time = r.window_time;
+-- : a span before the time
+SELECT a.id, b.price FROM auction a JOIN bid b ON a.id = b.auction AND b.at BETWEEN a.at AND INTERVAL '5' SECOND + a.at;

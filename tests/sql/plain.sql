@@ -59,3 +59,8 @@ SELECT x.price AS a, x.auction AS b FROM (SELECT auction, price FROM bid) AS x (
 WITH w (price) AS (SELECT auction, price AS p FROM bid) SELECT price, p FROM w;
 -- : names of a stream
 SELECT x.a, x.b FROM bid AS x (a, b);
+-- : NULL of a group, where its type is that of another value
+SELECT auction, CASE WHEN count(price) < 15 THEN NULL ELSE sum(price) // count(price) END AS a, nullif(max(price), NULL) AS b, coalesce(NULL, min(price)) AS c
+FROM bid GROUP BY auction EMIT AT END;
+-- : spans with a sign and in brackets
+SELECT at + (INTERVAL '90' SECOND) AS a, at - (- INTERVAL '1' DAY) AS b, at + - INTERVAL '2' HOUR AS c FROM bid;
