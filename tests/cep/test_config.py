@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from cep.config import ClusterConfig, InstanceManagerConfig, agreed, argument, instance_node, node, query_of_node
+from cep.config import RECOVER_FORMS, ClusterConfig, InstanceManagerConfig, agreed, argument, instance_node, node, query_of_node
 from cep.errors import ClusterError
+from cep.model.query import RECOVER
 
 CLUSTER = ClusterConfig("/home", "z:1", "127.0.0.1", 8080, "ipc:///in", "ipc:///out", data=("/a", "/b"), modules=("m",))
 
@@ -94,3 +95,8 @@ def test_names_may_hold_any_character() -> None:
     assert len(set(paths)) == len(paths)
     assert all(path.removeprefix("/cep/plans/") not in ("", ".", "..") and path.count("/") == 3 for path in paths)
     assert query_of_node(instance_node("a~b/c", "SQ1", 12)) == "a~b/c"
+
+
+def test_a_query_may_say_what_a_cluster_may_or_leave_it_to_that() -> None:
+    """Two lists, for neither module may import the other."""
+    assert RECOVER == ("auto", *RECOVER_FORMS)
