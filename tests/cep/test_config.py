@@ -99,4 +99,4 @@ def test_names_may_hold_any_character() -> None:
 
 def test_a_query_may_say_what_a_cluster_may_or_leave_it_to_that() -> None:
     """Two lists, for neither module may import the other."""
-    assert RECOVER == ("auto", *RECOVER_FORMS)
+    assert ("auto", *RECOVER_FORMS) == RECOVER
