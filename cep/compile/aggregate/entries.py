@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cep.compile.aggregate.groups import Groups
-from cep.compile.aggregate.results import spilled
+from cep.compile.aggregate.results import Instant, spilled
 from cep.compile.aggregate.rows import Matrix, PartialRows
 from cep.compile.aggregate.spec import AggregateSpec
 from cep.compile.aggregate.states import StatePart
@@ -30,9 +30,9 @@ _LONG_WORD = np.uint64(LONG << 56)
 _LENGTH_BYTES = 4  # before the bytes of a long key
 
 
-def partials(spec: AggregateSpec, groups: Groups, pane_end: int) -> Batch:
-    """The partial rows of a pane for `groups`, at event time pane end - 1. They may look at the entries of the table: it is not to be
-    used again before they are gone (`Panes`)."""
+def partials(spec: AggregateSpec, groups: Groups, pane_end: Instant) -> Batch:
+    """The partial rows of a pane for `groups`, or of a pane for each, at event time pane end - 1. They may look at the entries of the
+    table: it is not to be used again before they are gone (`Panes`)."""
     width, table = spec.width, groups.table
     matrix = table.entries[groups.start * width : groups.stop * width].reshape(-1, width)
     if 2 * matrix.size < len(table.entries):  # what is looked at is held as a whole

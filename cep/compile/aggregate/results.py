@@ -46,8 +46,10 @@ class GroupFailure:
     time: int
 
 
-def answers_of_window(spec: AggregateSpec, name: str, groups: Groups, bounds: tuple[int, int], failures: list[GroupFailure]) -> Batch:
-    """The answers of a window, given by its `bounds`, for `groups`; results that do not fit go to `failures`."""
+def answers_of_window(
+    spec: AggregateSpec, name: str, groups: Groups, bounds: tuple[Instant, Instant], failures: list[GroupFailure]
+) -> Batch:
+    """The answers of a window, given by its `bounds`, for `groups`, or of a window for each; results that do not fit go to `failures`."""
     (start, end), keys = bounds, groups.keys(0)
     columns = answer_columns(spec, name, groups, (end - 1, start, end), failures, spec.decode(keys))
     known_by = end if isinstance(spec.window, CumulateWindow) else start  # several of these begin together

@@ -42,6 +42,18 @@ class TimedRows(Protocol):
 
     def take(self, order: np.ndarray) -> TimedRows: ...
 
+    def cut(self, start: int, stop: int) -> TimedRows:
+        """Rows `start` to `stop`, which look at the same memory."""
+
+    @property
+    def keys(self) -> Keys: ...
+
+    def numbered(self, numbers: np.ndarray) -> TimedRows:
+        """With `numbers`, uint64[n], in place of their keys."""
+
+    @property
+    def nbytes(self) -> int: ...
+
 
 def run_loop(loop: Kernel, table: Table, start: int, stop: int, *arguments: Any) -> int:
     """Runs a generated loop to its end, making room in `table` whenever it asks for it. Returns the bytes by which it has grown."""
@@ -82,9 +94,27 @@ class TupleRows:
         return run_loop(self.loops.update, table, start, stop, *self.arrays)
 
     def take(self, order: np.ndarray) -> TupleRows:
+        return self._at(order)
+
+    def cut(self, start: int, stop: int) -> TupleRows:
+        return self._at(slice(start, stop))
+
+    def _at(self, rows: np.ndarray | slice) -> TupleRows:
         by_row = (True, True, False, *(what != "data" for _, what in self.loops.arguments))
-        taken = tuple(array[order] if each else array for array, each in zip(self.arrays, by_row, strict=True))
-        return replace(self, time=self.time[order], arrays=taken)
+        taken = tuple(array[rows] if each else array for array, each in zip(self.arrays, by_row, strict=True))
+        return replace(self, time=self.time[rows], arrays=taken)
+
+    @property
+    def keys(self) -> Keys:
+        w0, w1, data = self.arrays[:3]
+        return Keys(w0, w1, data)
+
+    def numbered(self, numbers: np.ndarray) -> TupleRows:
+        return replace(self, arrays=(numbers, np.zeros(len(numbers), np.uint64), NO_BYTES, *self.arrays[3:]))
+
+    @property
+    def nbytes(self) -> int:
+        return self.time.nbytes + sum(array.nbytes for array in self.arrays)
 
 
 @dataclass(frozen=True)
@@ -107,7 +137,24 @@ class PartialRows:
         return run_loop(self.loops.merge, table, start, stop, self.matrix.reshape(-1), self.arena, self.pool)
 
     def take(self, order: np.ndarray) -> PartialRows:
-        return replace(self, time=self.time[order], matrix=self.matrix[order])
+        return replace(self, time=self.time[order], matrix=self.matrix.take(order, axis=0))
+
+    def cut(self, start: int, stop: int) -> PartialRows:
+        return replace(self, time=self.time[start:stop], matrix=self.matrix[start:stop])
+
+    @property
+    def keys(self) -> Keys:
+        w0, w1 = (np.ascontiguousarray(self.matrix[:, word]).view(np.uint64) for word in (0, 1))
+        return Keys(w0, w1, self.arena)
+
+    def numbered(self, numbers: np.ndarray) -> PartialRows:
+        matrix = self.matrix.copy()
+        matrix[:, 0], matrix[:, 1] = numbers.view(np.int64), 0
+        return replace(self, matrix=matrix)
+
+    @property
+    def nbytes(self) -> int:
+        return self.time.nbytes + self.matrix.nbytes + self.arena.nbytes + self.pool.nbytes
 
 
 def keys_of(columns: Columns, by: tuple[Field, ...], n: int) -> Keys:

@@ -9,8 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -19,20 +18,22 @@ import pyarrow as pa
 from cep.compile.aggregate import results
 from cep.compile.aggregate.entries import entry_columns, entry_rows, partials
 from cep.compile.aggregate.groups import Groups
-from cep.compile.aggregate.results import GroupFailure
+from cep.compile.aggregate.results import GroupFailure, Instant
 from cep.compile.aggregate.rows import TimedRows, partial_rows, tuple_rows
 from cep.compile.aggregate.spec import AggregateSpec
 from cep.compile.aggregate.states import Count
-from cep.compile.windows.firing import Firing, firing_of
+from cep.compile.windows.firing import Firing, firing_of, merges
 from cep.compile.windows.panes import Panes, cut_panes
 from cep.compile.windows.running import RunningFiring
+from cep.compile.windows.thin_panes import ThinRows, gathered
 from cep.elements import MAX_TIME, MIN_TIME, PAUSE, Batch
 from cep.errors import ProtocolError
 from cep.kernels.arrays import mask_array
-from cep.kernels.columns import NO_BYTES, Column, Columns, columns_from_arrow, columns_to_arrow
+from cep.kernels.columns import Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.jit import warm
 from cep.kernels.tables.changes import ChangedBlocks, TakenBlocks
 from cep.kernels.tables.keys import decode_keys
+from cep.kernels.tables.pane_groups import number_pane_groups
 from cep.kernels.tables.table import FrozenTable, Table
 from cep.model.schema import INT64, Field, Schema
 
@@ -58,7 +59,7 @@ class WindowState:
     def __init__(self, spec: AggregateSpec, operator_name: str, rows_max: int = ROWS_MAX) -> None:
         self.spec, self.name, self.rows_max = spec, operator_name, rows_max
         self.watermark = MIN_TIME
-        self._panes = Panes(spec)
+        self._panes = self._no_panes()
         self._running = RunningFiring(spec, self._panes) if spec.periodic and spec.stage != "partial" else None
         self._firing: Firing = self._running or firing_of(spec, self._panes)
         self._restored: list[tuple[int, pa.RecordBatch]] = []  # not before this watermark; in its order
@@ -69,7 +70,11 @@ class WindowState:
         self._spare: list[np.ndarray] = []  # memory for the next snapshot
         self._tables = 0  # so many were taken for checkpoints
         spec.warm()
-        warm(cut_panes, *results.answer_kernels(spec))
+        warm(cut_panes, number_pane_groups, *results.answer_kernels(spec))
+
+    def _no_panes(self) -> Panes:
+        running = self.spec.periodic and self.spec.stage != "partial"  # a pane at a time changes what the next one finds
+        return Panes(self.spec, thin=not running, merges=merges(self.spec))
 
     # Rows in
 
@@ -92,12 +97,11 @@ class WindowState:
         self._single = table
         table.clear()
         numbers = np.arange(len(batch), dtype=np.uint64)
-        # Keys of their own, so that row i is entry i; the true ones take their place below.
-        replace(rows, arrays=(numbers, np.zeros(len(batch), np.uint64), NO_BYTES, *rows.arrays[3:])).into(table, 0, len(batch))
-        keys, n, width = rows.arrays[:3], len(batch), self.spec.width
+        rows.numbered(numbers).into(table, 0, len(batch))  # so row i is entry i; the true keys take the place of numbers below
+        keys, n, width = rows.keys, len(batch), self.spec.width
         matrix = table.entries[: n * width].reshape(n, width).copy()  # the next call uses the table again
-        matrix[:, 0], matrix[:, 1] = keys[0], keys[1]
-        columns = entry_columns(self.spec, matrix, keys[2], Groups(table, 0, n))
+        matrix[:, 0], matrix[:, 1] = keys.w0, keys.w1
+        columns = entry_columns(self.spec, matrix, keys.data, Groups(table, 0, n))
         if self.spec.keyed:
             columns |= {field.name: batch.columns[field.name] for field in self.spec.by}
         time = self._panes.last_instants(batch.time)
@@ -105,8 +109,8 @@ class WindowState:
 
     @property
     def groups(self) -> int:
-        """In all open panes."""
-        return sum(table.rows for _, table in self._panes.items())
+        """In all open panes; a row of a thin one counts for a group."""
+        return self._panes.thin.rows + sum(table.rows for _, table in self._panes.items())
 
     def _rows(self, batch: Batch) -> TimedRows:
         if self.spec.stage == "final":
@@ -154,13 +158,15 @@ class WindowState:
             rows = table.rows
             most = self._rows_of_batch(rows, table.bytes_used)
             for row in range(0, rows, most):
-                yield self._emit((start, end), Groups(table, row, min(row + most, rows)))
+                piece = slice(row, min(row + most, rows))
+                bounds = (start, end) if isinstance(start, int) or isinstance(end, int) else (start[piece], end[piece])
+                yield self._emit(bounds, Groups(table, piece.start, piece.stop))
 
     def _rows_of_batch(self, rows: int, size: int) -> int:
         """Fewer where groups, of `size` bytes in all, are large, so that a column does not outgrow its offsets of 32 bits."""
         return max(1, min(self.rows_max, rows * BATCH_BYTES // max(size, 1)))
 
-    def _emit(self, bounds: tuple[int, int], groups: Groups) -> Batch:
+    def _emit(self, bounds: tuple[Instant, Instant], groups: Groups) -> Batch:
         if self.spec.stage == "partial":
             return partials(self.spec, groups, bounds[1])
         failures: list[GroupFailure] = []
@@ -185,7 +191,7 @@ class WindowState:
 
     @property
     def open_panes(self) -> int:
-        return len(self._panes.numbers)
+        return len(self._panes)
 
     @property
     def oldest_window_end(self) -> int | None:
@@ -194,9 +200,9 @@ class WindowState:
 
     def largest_keys(self, most: int) -> list[str]:
         """The groups with most rows (where rows are counted) in the pane with most groups, for a person to read."""
-        if not self._panes.numbers:
+        table = self._panes.largest()
+        if table is None:
             return []
-        table = max((table for _, table in self._panes.items()), key=lambda table: table.rows)
         groups = Groups(table, 0, table.rows)
         counts = groups.word(self.spec.places[Count()]) if Count() in self.spec.places else np.zeros(len(groups), np.int64)
         order = np.argsort(-counts, kind="stable")[:most].tolist()
@@ -215,7 +221,7 @@ class WindowState:
         """What makes batches, rows of `snapshot_schema`, of all groups of all panes that a window still needs, as they are now."""
         there = [(self._panes.start(number), table) for number, table in self._panes.items()]
         found = [partial(self._rows_of, self.watermark, start, FrozenTable(table, self._spare)) for start, table in there if table.rows]
-        return [*found, *self._without_panes()]
+        return [*found, *self._without_tables()]
 
     def changes(self, number: int) -> list[tuple[Callable[[], pa.RecordBatch], TakenBlocks | None]]:
         """The same of what checkpoint `number` has to write: panes that something has gone into, and some blocks of the others."""
@@ -225,7 +231,7 @@ class WindowState:
                 taken = self._taken(table, number)
                 rows = partial(self._rows_of, self.watermark, self._panes.start(pane), FrozenTable(table, self._spare, taken))
                 found.append((rows, taken))
-        return found + [(rows, None) for rows in self._without_panes()]
+        return found + [(rows, None) for rows in self._without_tables()]
 
     def _taken(self, table: Table, number: int) -> TakenBlocks:
         if table.changed is None:
@@ -243,17 +249,26 @@ class WindowState:
             if table.changed is not None:
                 table.changed.stored(number)
 
-    def _without_panes(self) -> list[Callable[[], pa.RecordBatch]]:
+    def _without_tables(self) -> list[Callable[[], pa.RecordBatch]]:
         found = list[Callable[[], pa.RecordBatch]]()
+        if thin := self._panes.thin.all():
+            found.append(partial(self._thin_rows, self.watermark, thin))
         if self._running is not None and (running := self._running.running().table).rows:
             found.append(partial(self._rows_of, self.watermark, _RUNNING, FrozenTable(running, self._spare)))
         return found + [partial(_itself, batch) for _, batch in self._restored]
 
+    def _thin_rows(self, watermark: int, pieces: Sequence[ThinRows]) -> pa.RecordBatch:
+        made = gathered(self.spec, pieces)
+        return self._saved(made.table, watermark, self._panes.starts(made.panes))
+
     def _rows_of(self, watermark: int, start: int, frozen: FrozenTable) -> pa.RecordBatch:
-        n = frozen.table.rows
-        place = {"_watermark": np.full(n, watermark), "_pane": np.full(n, start)}
+        return self._saved(frozen.table, watermark, start)
+
+    def _saved(self, table: Table, watermark: int, starts: Instant) -> pa.RecordBatch:
+        n = table.rows
+        place = {"_watermark": np.full(n, watermark), "_pane": np.full(n, starts)}
         columns = {name: Column(INT64, values) for name, values in place.items()}
-        return columns_to_arrow(columns | results.partial_columns(self.spec, Groups(frozen.table, 0, n)), self.snapshot_schema)
+        return columns_to_arrow(columns | results.partial_columns(self.spec, Groups(table, 0, n)), self.snapshot_schema)
 
     def restore(self, batch: pa.RecordBatch, keep: RowFilter | None = None) -> None:
         """Adds the rows of a `snapshot` of the same operator, at any parallelism, of which `keep` (by columns -> bool[n])
@@ -273,7 +288,7 @@ class WindowState:
 
     def clear(self) -> None:
         """Forgets all groups; which windows have fired stays as it is."""
-        self._panes, self._restored = Panes(self.spec), []
+        self._panes, self._restored = self._no_panes(), []
         self._firing.clear(self._panes)
 
     def _join(self, batch: pa.RecordBatch) -> Iterator[Batch]:

@@ -22,29 +22,40 @@ then on. With 4 panes from the beginning to the next:
     window 2  [0 ... + 2 ]                                    where pane 2 has no row, window 2 is what window 1 was
     window 3  [0 ........ + 3]                                and then pane 0 is freed as well
     window 4                  [4 ]
+
+Where many windows fire at once that have few groups each, all of them are made in one go, of what they have: so much for each window is
+done in Python that a few hundred groups are merged in the same time. They come out as one table, with a window for each group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
+import numpy as np
+
+from cep.compile.aggregate.results import Instant
 from cep.compile.aggregate.rows import merge_in_pieces
 from cep.compile.aggregate.spec import AggregateSpec
 from cep.compile.windows.panes import Panes
+from cep.compile.windows.thin_panes import ThinRows, gathered
 from cep.kernels.tables.table import Table
 from cep.model.windows import CumulateWindow, TimeWindow
 
-#: What `fire` yields: a window, or None where its work may pause.
-Fired = tuple[int, int, Table] | None
+#: What `fire` yields: a window, or several, whose bounds are int64[rows]; or None where its work may pause.
+Fired = tuple[Instant, Instant, Table] | None
 #: Panes freed between two pauses.
 PANES_FREED = 1_024
+#: Windows that may be made in one go, and rows of which they are; so many windows at least, with no more rows each, and to make a stack
+#: of a pane anew afterwards is like so many rows.
+AT_ONCE, ROWS_AT_ONCE, FEWEST, ROWS_EACH, PANE_ROWS = 8_192, 1 << 17, 4, 1_024, 64
 
 
 class Firing(Protocol):
-    """`fire` yields (first instant, end, groups) of each window with at least one row that ends by the watermark, in order; once
-    the next is asked for, nothing of the one before may be used. It yields None between pieces of what a window is made of, which may be
-    very many panes. `next_end` is the end of the next window, None if there is no row."""
+    """`fire` yields (first instant, end, groups) of each window with at least one row that ends by the watermark, in order, or of
+    several, whose groups are in that order; once the next is asked for, nothing of the one before may be used. It yields None between
+    pieces of what a window is made of, which may be very many panes. `next_end` is the end of the next window, None if there is no row."""
 
     @property
     def bytes(self) -> int: ...
@@ -71,19 +82,39 @@ class PaneFiring:
 
     @property
     def next_end(self) -> int | None:
-        return self.panes.start(self.panes.numbers[0] + 1) if self.panes.numbers else None
+        first = self.panes.first
+        return None if first is None else self.panes.start(first + 1)
 
     def fire(self, watermark: int) -> Iterator[Fired]:
-        while (end := self.next_end) is not None and end <= watermark:
-            number = self.panes.numbers[0]
-            yield self.panes.start(number), end, self.panes[number]
-            self.panes.free(number)
+        panes, over = self.panes, self.panes.over(watermark)
+        while (first := panes.first) is not None and first < over:
+            if panes.numbers and panes.numbers[0] == first:
+                yield from panes.settle(first + 1)
+                yield panes.start(first), panes.start(first + 1), panes[first]
+                panes.free(first)
+                continue
+            end = min(over, panes.numbers[0]) if panes.numbers else over
+            pieces = panes.thin.between(first, end)
+            if (most := _first_without_room(pieces)) > first:
+                end = min(end, most)
+                pieces = panes.thin.between(first, end)
+            made = gathered(panes.spec, pieces)
+            starts = panes.starts(made.panes)
+            yield starts, starts + panes.pane, made.table
+            panes.thin.free_before(end)
+            yield None
 
     def panes_changed(self) -> None:
         pass
 
     def clear(self, panes: Panes) -> None:
         self.panes = panes
+
+
+def _first_without_room(pieces: Sequence[ThinRows]) -> int:
+    """The first pane of which no more rows are taken in one go; far behind all where there is room for every one."""
+    room = ROWS_AT_ONCE // max(len(pieces), 1)
+    return min((int(piece.panes[room]) for piece in pieces if len(piece) > room), default=1 << 62)
 
 
 class SlidingFiring:
@@ -110,22 +141,56 @@ class SlidingFiring:
 
     def _next_window(self) -> int | None:
         """The first window not yet fired that holds a row; found in one step, however long the gap."""
-        if not self.panes.numbers:
+        if self.panes.first is None:
             return None
-        first = (self.panes.numbers[0] - self.size) // self.advance + 1
+        first = (self.panes.first - self.size) // self.advance + 1
         return first if self._next is None else max(first, self._next)
 
     def fire(self, watermark: int) -> Iterator[Fired]:
-        while (k := self._next_window()) is not None and self._end(k) <= watermark:
+        last = (self.panes.over(watermark) - self.size) // self.advance
+        while (k := self._next_window()) is not None and k <= last:
+            if end := self._many(k, last):
+                yield from self._at_once(k, end)
+                continue
+            yield from self.panes.settle(k * self.advance + self.size)
             yield from self._gather(k)
             yield self.panes.start(k * self.advance), self._end(k), (yield from self._merged())
             yield from self._leave(k + 1)
         past = (watermark - self.window.offset - self.window.size) // self.window.advance + 1
         yield from self._leave(past if self._next is None else max(past, self._next))
 
+    def _many(self, k: int, last: int) -> int | None:
+        """The window before which those from `k` on are better made in one go."""
+        due = min(last + 1 - k, AT_ONCE)
+        overlap = -(-self.size // self.advance)
+        again = PANE_ROWS * self.size if self._front or self._back is not None else 0
+        while due >= FEWEST:
+            first = k * self.advance
+            rows = overlap * self.panes.groups(first, first + (due - 1) * self.advance + self.size)
+            if rows <= ROWS_AT_ONCE:
+                return k + due if rows + again <= ROWS_EACH * due else None
+            due //= 2
+        return None
+
+    def _at_once(self, k: int, end: int) -> Iterator[Fired]:
+        """Windows `k` to before `end`."""
+        self.panes_changed()  # stacks are made anew where they are needed
+        pieces = self.panes.pieces(k * self.advance, (end - 1) * self.advance + self.size)
+        yield None
+        of_windows = [piece.repeated(*self._windows(piece.panes, k, end)) for piece in pieces]
+        made = gathered(self.spec, [piece for piece in of_windows if piece is not None])
+        starts = self.panes.starts(made.panes * self.advance)
+        yield starts, starts + self.window.size, made.table
+        yield from self._leave(end)
+
+    def _windows(self, panes: np.ndarray, k: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last of windows `k` to before `end` that have these panes, int64[n] each."""
+        return np.maximum((panes - self.size) // self.advance + 1, k), np.minimum(panes // self.advance, end - 1)
+
     def _leave(self, k: int) -> Iterator[None]:
         """Windows before `k` are over."""
         self._next = k
+        self.panes.thin.free_before(k * self.advance)
         over = self.panes.before(k * self.advance)
         for start in range(0, len(over), PANES_FREED):
             for number in over[start : start + PANES_FREED]:
@@ -209,22 +274,61 @@ class CumulatingFiring:
 
     def _next_number(self) -> int | None:
         """The pane before which the next window ends that holds a row."""
-        if not self.panes.numbers:
+        if self.panes.first is None:
             return None
-        first = self.panes.numbers[0] + 1
+        first = self.panes.first + 1
         return first if self._next is None else max(first, self._next)
 
     def fire(self, watermark: int) -> Iterator[Fired]:
-        while (number := self._next_number()) is not None and (end := self.panes.start(number)) <= watermark:
+        last = self.panes.over(watermark)
+        while (number := self._next_number()) is not None and number <= last:
+            if end := self._many(number, last):
+                yield from self._at_once(number, end)
+                continue
+            yield from self.panes.settle(number)
             first = self.panes.numbers[0]
             yield from self._gather(first, number)
-            begin = first // self.steps * self.steps
-            yield self.panes.start(begin), end, self.panes[first]
-            if number == begin + self.steps:
+            yield self.panes.start(self._begin(number)), self.panes.start(number), self.panes[first]
+            if number == self._begin(number) + self.steps:
                 self.panes.free(first)
             self._next = number + 1
-        past = (watermark - self.panes.offset) // self.panes.pane + 1
+        past = last + 1
         self._next = past if self._next is None else max(past, self._next)
+
+    def _begin(self, number: int) -> int:
+        """The first pane of the window that ends before pane `number`."""
+        return (number - 1) // self.steps * self.steps
+
+    def _many(self, number: int, last: int) -> int | None:
+        """The pane such that windows that end before `number` to before those of it are better made in one go."""
+        due = min(last + 1 - number, AT_ONCE)
+        while due >= FEWEST:
+            rows = min(self.steps, due) * self.panes.groups(self._begin(number), number + due - 1)
+            if rows <= ROWS_AT_ONCE:
+                return number + due if rows <= ROWS_EACH * due else None
+            due //= 2
+        return None
+
+    def _at_once(self, number: int, end: int) -> Iterator[Fired]:
+        """Windows that end before panes `number` to before `end`; what windows to come need of them goes into their first pane."""
+        pieces = self.panes.pieces(self._begin(number), end - 1)
+        yield None
+        of_windows = [piece.repeated(*self._windows(piece.panes, number, end)) for piece in pieces]
+        made = gathered(self.spec, [piece for piece in of_windows if piece is not None])
+        yield self.panes.starts((made.panes - 1) // self.steps * self.steps), self.panes.starts(made.panes), made.table
+        begin = self._begin(end)  # the first pane of the next window: of those before it nothing is needed any more
+        self._next = end
+        kept = [piece for each in pieces if (piece := each.between(begin, end - 1)) is not None]
+        for pane in self.panes.before(end - 1):
+            self.panes.free(pane)
+        self.panes.thin.free_before(end - 1)
+        if kept:
+            left = gathered(self.spec, [replace(piece, panes=np.full(len(piece), begin)) for piece in kept])
+            self.panes.thin.put(left.rows(self.spec))
+
+    def _windows(self, panes: np.ndarray, number: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last of them that have these panes, int64[n] each."""
+        return np.maximum(panes + 1, number), np.minimum(panes // self.steps * self.steps + self.steps, end - 1)
 
     def _gather(self, first: int, end: int) -> Iterator[None]:
         """Merges the panes from behind `first` to before `end` into it."""
@@ -232,7 +336,7 @@ class CumulatingFiring:
         for number in self.panes.between(first + 1, end):
             before = table.bytes
             yield from merge_in_pieces(self.spec.loops, table, self.panes[number])
-            self.panes.bytes += table.bytes - before
+            self.panes.grown(table.bytes - before)
             self.panes.free(number)
             yield
 
@@ -243,8 +347,13 @@ class CumulatingFiring:
         self.panes = panes
 
 
+def merges(spec: AggregateSpec) -> bool:
+    """Are the rows of a pane needed in more than one window?"""
+    return spec.stage != "partial" and spec.window.overlaps
+
+
 def firing_of(spec: AggregateSpec, panes: Panes) -> Firing:
     """The firing of a stage of an Aggregate over windows that are made of panes."""
-    if spec.stage == "partial" or not spec.window.overlaps:
+    if not merges(spec):
         return PaneFiring(panes)
     return CumulatingFiring(spec, panes) if isinstance(spec.window, CumulateWindow) else SlidingFiring(spec, panes)

@@ -1,4 +1,8 @@
-"""The open panes of an aggregate: one table each. Pane p holds the rows with p·pane <= event time - offset < (p + 1)·pane."""
+"""The open panes of an aggregate. Pane p holds the rows with p·pane <= event time - offset < (p + 1)·pane.
+
+A pane has a table; but where rows that come together are of many panes, few of each, these are *thin*, and wait as rows
+(`thin_panes.py`). A pane may have both.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cep.compile.aggregate.rows import TimedRows, oldest
+from cep.compile.aggregate.rows import PartialRows, TimedRows, oldest
 from cep.compile.aggregate.spec import TIME_MAX, AggregateSpec
+from cep.compile.windows.thin_panes import ThinPanes, ThinRows, gathered
 from cep.elements import describe_time
 from cep.errors import DataError, ProtocolError
 from cep.kernels.jit import kernel
 from cep.kernels.tables.table import Table
 
-#: Runs of rows of one pane found at a time, and how many in disorder are taken one by one rather than sorted.
-RUNS_MAX, RUNS_UNSORTED = 1024, 16
+#: Runs of rows of one pane found at a time, how many in disorder are taken one by one rather than sorted, and how many between two pauses.
+RUNS_MAX, RUNS_UNSORTED, RUNS_TAKEN = 1 << 16, 16, 1024
+#: So many panes at least are thin, if they have no more rows each.
+THIN_PANES_MIN, THIN_ROWS = 4, 64
+#: Thin panes that get tables between two pauses.
+SETTLED = 256
 #: Freed tables kept for new panes, and how many times larger than what the last pane used one may be (small ones are kept anyway).
 SPARES_MAX, SPARE_EXCESS, SPARE_BYTES_SMALL = 2, 4, 4_096
 
@@ -40,23 +49,49 @@ def cut_panes(time: np.ndarray, start: int, pane: int, offset: int, time_max: in
 
 
 class Panes:
-    """Tables by pane number. `numbers` is sorted."""
+    """`numbers` are those of the panes with a table, sorted. `thin`: may panes be thin? `merges`: rows of a window are needed more than
+    once, so what is thin waits as groups, not as rows."""
 
-    def __init__(self, spec: AggregateSpec) -> None:
+    def __init__(self, spec: AggregateSpec, thin: bool = True, merges: bool = False) -> None:
         self.spec, self.pane, self.offset = spec, spec.window.pane, spec.window.offset
         self.numbers: list[int] = []
-        self.bytes = 0  # of the tables of open panes and the spares
+        self.thin = ThinPanes()
+        self._may_be_thin, self._merges = thin, merges
+        self._bytes = 0  # of the tables of open panes and the spares
         self._tables: dict[int, Table] = {}
         self._spares: list[Table] = []
         self._rows = 0  # groups of the pane freed last: what the next will need
         self._cut_numbers, self._cut_stops = np.empty(RUNS_MAX, np.int64), np.empty(RUNS_MAX, np.int64)
 
     def __getitem__(self, number: int) -> Table:
+        """The table of a pane that has one."""
         return self._tables[number]
+
+    def __len__(self) -> int:
+        return len(self.numbers) + self.thin.panes
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes + self.thin.bytes
+
+    @property
+    def first(self) -> int | None:
+        """The first open pane."""
+        if not self.numbers:
+            return self.thin.first
+        return self.numbers[0] if self.thin.first is None else min(self.numbers[0], self.thin.first)
 
     def start(self, number: int) -> int:
         """The first instant of a pane, µs."""
         return number * self.pane + self.offset
+
+    def starts(self, numbers: np.ndarray) -> np.ndarray:
+        """Those of panes, int64[n]."""
+        return numbers * self.pane + self.offset
+
+    def over(self, watermark: int) -> int:
+        """Panes before this one are over."""
+        return (watermark - self.offset) // self.pane
 
     def last_instants(self, time: np.ndarray) -> np.ndarray:
         """int64[n]: the last µs of the pane of each event time."""
@@ -70,30 +105,78 @@ class Panes:
             if start:
                 yield
             numbers, stops = self._cut(rows, start)
-            if len(numbers) > RUNS_UNSORTED and numbers != sorted(numbers):
-                rows, start = rows.take(start + np.argsort((rows.time[start:] - self.offset) // self.pane, kind="stable")), 0
-                continue
-            for number, stop in zip(numbers, stops, strict=True):
-                if self.start(number + 1) <= watermark:
-                    raise ProtocolError(
-                        f"operator {self.spec.operator.name!r}: a row at {describe_time(int(rows.time[start]))} came "
-                        f"after watermark {describe_time(watermark)}"
-                    )
-                self._add(number, rows, start, stop)
-                start = stop
+            stop, rise = int(stops[-1]), (numbers[1:] > numbers[:-1]).all()
+            if self._are_thin(len(numbers) if rise else len(np.unique(numbers)), stop - start):
+                self._add_thin(rows.cut(start, stop), watermark)
+                if self.thin.too_many:
+                    yield from self.settle(TIME_MAX)
+            elif rise or len(numbers) <= RUNS_UNSORTED:
+                yield from self._add_runs(numbers.tolist(), rows, [start, *stops.tolist()], watermark)
+            else:
+                order = np.argsort((rows.time[start:] - self.offset) // self.pane, kind="stable")
+                rows, stop = rows.take(start + order), 0
+            start = stop
 
-    def _cut(self, rows: TimedRows, start: int) -> tuple[list[int], list[int]]:
+    def _add_runs(self, numbers: list[int], rows: TimedRows, bounds: list[int], watermark: int) -> Iterator[None]:
+        for i, number in enumerate(numbers):
+            if i and i % RUNS_TAKEN == 0:
+                yield
+            self._check_open(number, int(rows.time[bounds[i]]), watermark)
+            self._add(number, rows, bounds[i], bounds[i + 1])
+
+    def _check_open(self, number: int, time: int, watermark: int) -> None:
+        if self.start(number + 1) <= watermark:
+            raise ProtocolError(
+                f"operator {self.spec.operator.name!r}: a row at {describe_time(time)} came after watermark {describe_time(watermark)}"
+            )
+
+    def _are_thin(self, panes: int, rows: int) -> bool:
+        return self._may_be_thin and panes >= THIN_PANES_MIN and rows <= THIN_ROWS * panes
+
+    def _add_thin(self, rows: TimedRows, watermark: int) -> None:
+        piece = ThinRows.of(rows, (rows.time - self.offset) // self.pane)
+        self._check_open(int(piece.panes[0]), int(piece.rows.time[0]), watermark)
+        self.thin.put(gathered(self.spec, [piece]).rows(self.spec) if self._merges else piece)
+
+    def settle(self, end: int) -> Iterator[None]:
+        """Thin panes before `end` get tables. It yields where there are many."""
+        if self.thin.first is None or self.thin.first >= end:
+            return
+        for piece in self.thin.between(self.thin.first, end):
+            numbers, starts = np.unique(piece.panes, return_index=True)
+            stops = [*starts[1:].tolist(), len(piece)]
+            for i, (number, start, stop) in enumerate(zip(numbers.tolist(), starts.tolist(), stops, strict=True), start=1):
+                self._add(number, piece.rows, start, stop)
+                if i % SETTLED == 0:
+                    yield
+            yield
+        self.thin.free_before(end)
+
+    def pieces(self, first: int, end: int) -> list[ThinRows]:
+        """The groups of all panes from `first` to before `end`, at a stage that merges."""
+        found = self.thin.between(first, end)
+        for number in self.between(first, end):
+            table = self._tables[number]
+            panes = np.full(table.rows, number)
+            found.append(ThinRows(PartialRows(self.spec.loops, panes, table.created, table.matrix, table.arena, table.pool), panes))
+        return found
+
+    def groups(self, first: int, end: int) -> int:
+        """How many groups panes `first` to before `end` have, about."""
+        return sum(map(len, self.thin.between(first, end))) + sum(self._tables[number].rows for number in self.between(first, end))
+
+    def _cut(self, rows: TimedRows, start: int) -> tuple[np.ndarray, np.ndarray]:
         # The time of a partial row is an end of its pane.
         runs = cut_panes(rows.time, start, self.pane, self.offset, TIME_MAX + self.pane, self._cut_numbers, self._cut_stops)
         if runs < 0:
             raise DataError(
                 f"operator {self.spec.operator.name!r}: event times must lie within ±{TIME_MAX} µs, got {int(rows.time[-1 - runs])}"
             )
-        return self._cut_numbers[:runs].tolist(), self._cut_stops[:runs].tolist()
+        return self._cut_numbers[:runs], self._cut_stops[:runs]
 
     def _add(self, number: int, rows: TimedRows, start: int, stop: int) -> None:
         table = self._tables.get(number) or self._open(number)
-        self.bytes += rows.into(table, start, stop)
+        self._bytes += rows.into(table, start, stop)
         table.created = oldest(table.created, rows.created)
 
     def _open(self, number: int) -> Table:
@@ -105,7 +188,7 @@ class Panes:
             table.clear()
         else:
             table = Table.make(self.spec.width, self.spec.sums, self._rows)
-            self.bytes += table.bytes
+            self._bytes += table.bytes
         insort(self.numbers, number)
         self._tables[number] = table
         return table
@@ -114,7 +197,7 @@ class Panes:
         """Spares that partial rows on their way look at are theirs: one reference to the entries is the table's, one the argument's."""
         kept = [spare for spare in self._spares if sys.getrefcount(spare.entries) <= 2]
         if len(kept) < len(self._spares):
-            self.bytes += sum(spare.bytes for spare in kept) - sum(spare.bytes for spare in self._spares)
+            self._bytes += sum(spare.bytes for spare in kept) - sum(spare.bytes for spare in self._spares)
             self._spares = kept
 
     def free(self, number: int) -> None:
@@ -125,17 +208,28 @@ class Panes:
         freed, most = [*self._spares, table], SPARE_EXCESS * max(table.bytes_used, SPARE_BYTES_SMALL)
         self._spares = [each for each in freed if each.bytes <= most][-SPARES_MAX:]
         if len(self._spares) < len(freed):
-            self.bytes += sum(each.bytes for each in self._spares) - sum(each.bytes for each in freed)
+            self._bytes += sum(each.bytes for each in self._spares) - sum(each.bytes for each in freed)
+
+    def grown(self, size: int) -> None:
+        """A table of an open pane takes `size` more bytes."""
+        self._bytes += size
+
+    def largest(self) -> Table | None:
+        """The pane with most groups, or what is thin."""
+        if self.numbers:
+            return max(self._tables.values(), key=lambda table: table.rows)
+        thin = self.thin.all()
+        return gathered(self.spec, thin).table if thin else None
 
     def before(self, number: int) -> list[int]:
-        """Numbers of the open panes before `number`."""
+        """Numbers of the panes before `number` that have a table."""
         return self.numbers[: bisect_left(self.numbers, number)]
 
     def between(self, first: int, end: int) -> list[int]:
-        """Numbers of the open panes from `first` to before `end`."""
+        """The same from `first` to before `end`."""
         return self.numbers[bisect_left(self.numbers, first) : bisect_left(self.numbers, end)]
 
     def items(self) -> Iterator[tuple[int, Table]]:
-        """Panes and their tables, by number."""
+        """Panes with a table, by number."""
         for number in self.numbers:
             yield number, self._tables[number]

@@ -232,5 +232,5 @@ def test_fixed_window_compiles_what_it_runs_and_nothing_later(tmp_path: Path) ->
     rows, *kernels = done.stdout.split()
     assert int(rows) > 0
     texts = {"_pack_text", "_fill_long", "_long_lengths", "texts_are"}
-    table = {"cut_panes", "fill_slots", "update", "hash_of", "_hash_origins"}
+    table = {"cut_panes", "fill_slots", "number_pane_groups", "update", "hash_of", "_hash_origins"}
     assert set(kernels) == {"gather", "late", "late_among", "on_time", "parse", "rises"} | texts | table

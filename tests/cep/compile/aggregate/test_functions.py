@@ -214,9 +214,11 @@ def large(function: Function, type_: str, values: Sequence[Any], **options: Any)
         for made in without_pauses(state.flush()):
             final.add(Batch(columns_from_arrow(columns_to_arrow(made.columns, spec.entry_schema), spec.entry_schema), made.time))
     found = {
-        int(b.time[0]): columns_to_arrow(b.columns, final.spec.output_schema).to_pylist() for b in without_pauses(final.advance(MAX_TIME))
+        time: row
+        for b in without_pauses(final.advance(MAX_TIME))
+        for time, row in zip(b.time.tolist(), columns_to_arrow(b.columns, final.spec.output_schema).to_pylist(), strict=True)
     }
-    return found[n - 1][0]["r0"]
+    return found[n - 1]["r0"]
 
 
 N = 20_000

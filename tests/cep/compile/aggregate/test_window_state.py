@@ -302,9 +302,9 @@ class Instances:
         earlier, before = state.watermark, MIN_TIME
         for batch in without_pauses(state.advance(watermark)):
             assert 0 < len(batch) <= state.rows_max
-            assert len(set(batch.time.tolist())) == 1
-            assert max(before, earlier) <= batch.time[0] < watermark
-            before = int(batch.time[0])
+            times = [before, *batch.time.tolist()]
+            assert times == sorted(times) and earlier <= times[1] and times[-1] < watermark
+            before = times[-1]
             self.answers.update(read(batch, self.spec.output_schema))
         assert state.oldest_window_end is None or state.oldest_window_end > watermark
 
@@ -499,7 +499,8 @@ def state_of(operator: Aggregate, stage: str = "whole", **options: Any) -> Windo
 
 def fired(state: WindowState, watermark: int) -> list[tuple[int, int]]:
     """(event time, count) of what fires."""
-    return [(int(b.time[0]), b.columns["count_None"].values.tolist()[0]) for b in without_pauses(state.advance(watermark))]
+    batches = without_pauses(state.advance(watermark))
+    return [each for b in batches for each in zip(b.time.tolist(), b.columns["count_None"].values.tolist(), strict=True)]
 
 
 def test_sliding_windows() -> None:
@@ -638,7 +639,17 @@ def test_creation_time_is_the_oldest_known() -> None:
     for time, created in ((1, 70), (2, 50), (7, 0), (12, 90)):
         batch = batch_of([row(time)])
         state.add(Batch(batch.columns, batch.time, batch.origin, created))
-    assert [(int(b.time[0]), b.created) for b in without_pauses(state.advance(MAX_TIME))] == [(4, 50), (9, 50), (14, 90), (19, 90)]
+    found = [(int(b.time[0]), b.created) for watermark in (5, 10, 15, 20) for b in without_pauses(state.advance(watermark))]
+    assert found == [(4, 50), (9, 50), (14, 90), (19, 90)]
+
+
+def test_windows_that_come_out_together_have_the_oldest_creation_time() -> None:
+    state = state_of(aggregate(TimeWindow(10, 10), (), COUNTS))
+    for times, created in (((0, 10, 20, 30), 70), ((10, 20, 30, 40), 50)):
+        batch = batch_of([row(time) for time in times])
+        state.add(Batch(batch.columns, batch.time, batch.origin, created))
+    (found,) = without_pauses(state.advance(MAX_TIME))
+    assert found.time.tolist() == [9, 19, 29, 39, 49] and found.created == 50
 
 
 def test_memory_is_given_back() -> None:
