@@ -39,6 +39,7 @@ from cep.compile.aggregate.results import Instant
 from cep.compile.aggregate.rows import merge_in_pieces
 from cep.compile.aggregate.spec import AggregateSpec
 from cep.compile.windows.panes import Panes
+from cep.compile.windows.thin import EVERY, ROWS_AT_ONCE, at_once
 from cep.compile.windows.thin_panes import ThinRows, gathered
 from cep.kernels.tables.table import Table
 from cep.model.windows import CumulateWindow, TimeWindow
@@ -47,9 +48,8 @@ from cep.model.windows import CumulateWindow, TimeWindow
 Fired = tuple[Instant, Instant, Table] | None
 #: Panes freed between two pauses.
 PANES_FREED = 1_024
-#: Windows that may be made in one go, and rows of which they are; so many windows at least, with no more rows each, and to make a stack
-#: of a pane anew afterwards is like so many rows.
-AT_ONCE, ROWS_AT_ONCE, FEWEST, ROWS_EACH, PANE_ROWS = 8_192, 1 << 17, 4, 1_024, 64
+#: To merge a pane into a stack once more is like so many rows.
+PANE_ROWS = 64
 
 
 class Firing(Protocol):
@@ -114,7 +114,7 @@ class PaneFiring:
 def _first_without_room(pieces: Sequence[ThinRows]) -> int:
     """The first pane of which no more rows are taken in one go; far behind all where there is room for every one."""
     room = ROWS_AT_ONCE // max(len(pieces), 1)
-    return min((int(piece.panes[room]) for piece in pieces if len(piece) > room), default=1 << 62)
+    return min((int(piece.panes[room]) for piece in pieces if len(piece) > room), default=EVERY)
 
 
 class SlidingFiring:
@@ -161,16 +161,10 @@ class SlidingFiring:
 
     def _many(self, k: int, last: int) -> int | None:
         """The window before which those from `k` on are better made in one go."""
-        due = min(last + 1 - k, AT_ONCE)
-        overlap = -(-self.size // self.advance)
+        first, overlap = k * self.advance, -(-self.size // self.advance)
         again = PANE_ROWS * self.size if self._front or self._back is not None else 0
-        while due >= FEWEST:
-            first = k * self.advance
-            rows = overlap * self.panes.groups(first, first + (due - 1) * self.advance + self.size)
-            if rows <= ROWS_AT_ONCE:
-                return k + due if rows + again <= ROWS_EACH * due else None
-            due //= 2
-        return None
+        found = at_once(last + 1 - k, lambda n: overlap * self.panes.groups(first, first + (n - 1) * self.advance + self.size), again)
+        return k + found if found else None
 
     def _at_once(self, k: int, end: int) -> Iterator[Fired]:
         """Windows `k` to before `end`."""
@@ -301,13 +295,9 @@ class CumulatingFiring:
 
     def _many(self, number: int, last: int) -> int | None:
         """The pane such that windows that end before `number` to before those of it are better made in one go."""
-        due = min(last + 1 - number, AT_ONCE)
-        while due >= FEWEST:
-            rows = min(self.steps, due) * self.panes.groups(self._begin(number), number + due - 1)
-            if rows <= ROWS_AT_ONCE:
-                return number + due if rows <= ROWS_EACH * due else None
-            due //= 2
-        return None
+        begin = self._begin(number)
+        found = at_once(last + 1 - number, lambda n: min(self.steps, n) * self.panes.groups(begin, number + n - 1))
+        return number + found if found else None
 
     def _at_once(self, number: int, end: int) -> Iterator[Fired]:
         """Windows that end before panes `number` to before `end`; what windows to come need of them goes into their first pane."""

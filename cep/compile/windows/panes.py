@@ -1,7 +1,7 @@
 """The open panes of an aggregate. Pane p holds the rows with p·pane <= event time - offset < (p + 1)·pane.
 
 A pane has a table; but where rows that come together are of many panes, few of each, these are *thin*, and wait as rows
-(`thin_panes.py`). A pane may have both.
+(`thin.py`). A pane may have both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 
 from cep.compile.aggregate.rows import PartialRows, TimedRows, oldest
 from cep.compile.aggregate.spec import TIME_MAX, AggregateSpec
-from cep.compile.windows.thin_panes import ThinPanes, ThinRows, gathered
+from cep.compile.windows.thin import EVERY, ThinPanes, are_thin
+from cep.compile.windows.thin_panes import ThinRows, gathered
 from cep.elements import describe_time
 from cep.errors import DataError, ProtocolError
 from cep.kernels.jit import kernel
@@ -22,8 +23,6 @@ from cep.kernels.tables.table import Table
 
 #: Runs of rows of one pane found at a time, how many in disorder are taken one by one rather than sorted, and how many between two pauses.
 RUNS_MAX, RUNS_UNSORTED, RUNS_TAKEN = 1 << 16, 16, 1024
-#: So many panes at least are thin, if they have no more rows each.
-THIN_PANES_MIN, THIN_ROWS = 4, 64
 #: Thin panes that get tables between two pauses.
 SETTLED = 256
 #: Freed tables kept for new panes, and how many times larger than what the last pane used one may be (small ones are kept anyway).
@@ -55,7 +54,7 @@ class Panes:
     def __init__(self, spec: AggregateSpec, thin: bool = True, merges: bool = False) -> None:
         self.spec, self.pane, self.offset = spec, spec.window.pane, spec.window.offset
         self.numbers: list[int] = []
-        self.thin = ThinPanes()
+        self.thin = ThinPanes[ThinRows]()
         self._may_be_thin, self._merges = thin, merges
         self._bytes = 0  # of the tables of open panes and the spares
         self._tables: dict[int, Table] = {}
@@ -106,10 +105,10 @@ class Panes:
                 yield
             numbers, stops = self._cut(rows, start)
             stop, rise = int(stops[-1]), (numbers[1:] > numbers[:-1]).all()
-            if self._are_thin(len(numbers) if rise else len(np.unique(numbers)), stop - start):
+            if self._may_be_thin and are_thin(len(numbers) if rise else len(np.unique(numbers)), stop - start):
                 self._add_thin(rows.cut(start, stop), watermark)
                 if self.thin.too_many:
-                    yield from self.settle(TIME_MAX)
+                    yield from self.settle(EVERY)
             elif rise or len(numbers) <= RUNS_UNSORTED:
                 yield from self._add_runs(numbers.tolist(), rows, [start, *stops.tolist()], watermark)
             else:
@@ -130,9 +129,6 @@ class Panes:
                 f"operator {self.spec.operator.name!r}: a row at {describe_time(time)} came after watermark {describe_time(watermark)}"
             )
 
-    def _are_thin(self, panes: int, rows: int) -> bool:
-        return self._may_be_thin and panes >= THIN_PANES_MIN and rows <= THIN_ROWS * panes
-
     def _add_thin(self, rows: TimedRows, watermark: int) -> None:
         piece = ThinRows.of(rows, (rows.time - self.offset) // self.pane)
         self._check_open(int(piece.panes[0]), int(piece.rows.time[0]), watermark)
@@ -140,9 +136,7 @@ class Panes:
 
     def settle(self, end: int) -> Iterator[None]:
         """Thin panes before `end` get tables. It yields where there are many."""
-        if self.thin.first is None or self.thin.first >= end:
-            return
-        for piece in self.thin.between(self.thin.first, end):
+        for piece in self.thin.before(end):
             numbers, starts = np.unique(piece.panes, return_index=True)
             stops = [*starts[1:].tolist(), len(piece)]
             for i, (number, start, stop) in enumerate(zip(numbers.tolist(), starts.tolist(), stops, strict=True), start=1):

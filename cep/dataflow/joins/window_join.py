@@ -18,11 +18,12 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
 from cep.compile.join_rows import LEFT, RIGHT
+from cep.compile.windows.thin import EVERY, ThinPanes, are_thin, at_once
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.joins.matching import Matcher, SideFormat, matcher_of
 from cep.dataflow.operators.context import BuildContext
@@ -30,50 +31,107 @@ from cep.dataflow.operators.operator import Keep, Part, check_state
 from cep.dataflow.outputs.output import concatenated
 from cep.dataflow.state.gathering import PARTS_MAX, together
 from cep.dataflow.state.hold import LOOK_ROWS, up_to
+from cep.dataflow.state.thin_batches import ThinBatch, joined
 from cep.elements import MAX_TIME, MIN_TIME, PAUSE, Batch, describe_time
+from cep.kernels.columns import NO_BYTES
+from cep.kernels.jit import warm
+from cep.kernels.join import KeyIndex, Ranges
+from cep.kernels.tables.keys import Keys, joined_keys
+from cep.kernels.tables.pane_groups import number_pane_groups, pane_groups
 from cep.model.operators import Join
 from cep.model.windows import TimeWindow
 
+#: A number of a window, or int64[n] of them.
+T = TypeVar("T", int, np.ndarray)
+
 
 class InputPanes:
-    """The rows of one input by pane, and within it by mark (rule 3; MIN_TIME: nothing was answered)."""
+    """The rows of one input by pane, and within it by mark (rule 3; MIN_TIME: nothing was answered); those of thin panes
+    (`cep.compile.windows.thin`) have no mark."""
 
     def __init__(self, window: TimeWindow) -> None:
         self.size, self.advance, self.offset = window.size, window.advance, window.offset
         self.reach = -(-window.size // window.advance)  # panes in a window
-        self.bytes = 0
+        self._bytes = 0  # of panes that are not thin
         self._panes: dict[int, dict[int, list[Batch]]] = {}
         self._numbers: list[int] = []  # sorted
+        self._thin = ThinPanes[ThinBatch]()
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes + self._thin.bytes
 
     @property
     def first(self) -> int | None:
         """The number of the oldest pane."""
-        return self._numbers[0] if self._numbers else None
+        if not self._numbers:
+            return self._thin.first
+        return self._numbers[0] if self._thin.first is None else min(self._numbers[0], self._thin.first)
 
     def add(self, batch: Batch, mark: int = MIN_TIME) -> Iterator[Batch]:
         """It pauses where rows are of very many panes."""
-        numbers = (batch.time - self.offset) // self.advance
-        if (np.diff(numbers) < 0).any():
-            order = np.argsort(numbers, kind="stable")
-            batch, numbers = batch.take(order), numbers[order]
-        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(batch)]
-        for i, (start, stop) in enumerate(pairwise(bounds) if len(batch) else ()):
+        if not len(batch):
+            return
+        rows = ThinBatch.of(batch, (batch.time - self.offset) // self.advance)
+        if mark != MIN_TIME or not are_thin(len(rows.starts), len(rows)):
+            yield from self._put_apart(rows, mark)
+            return
+        self._thin.put(rows)
+        if self._thin.too_many:
+            yield from self.settle(EVERY)
+
+    def settle(self, end: int) -> Iterator[Batch]:
+        """Thin panes before `end` are kept by themselves."""
+        for piece in self._thin.before(end):
+            yield from self._put_apart(piece, MIN_TIME)
+            yield PAUSE
+        self._thin.free_before(end)
+
+    def _put_apart(self, rows: ThinBatch, mark: int) -> Iterator[Batch]:
+        for i, (number, batch) in enumerate(rows.apart()):
             if i % PARTS_MAX == PARTS_MAX - 1:
                 yield PAUSE
-            self._put(int(numbers[start]), mark, batch if stop - start == len(batch) else batch.take(slice(start, stop)))
+            self._put(number, mark, batch)
 
     def _put(self, number: int, mark: int, rows: Batch) -> None:
         if number not in self._panes:
             insort(self._numbers, number)
             self._panes[number] = {}
         self._panes[number].setdefault(mark, []).append(rows)
-        self.bytes += batch_bytes(rows)
+        self._bytes += batch_bytes(rows)
+
+    def rows(self, k: int, end: int) -> int:
+        """How many rows there are in all in windows `k` to before `end`, about."""
+        apart = sum(len(batch) for number in self._inside(k, end) for batches in self._panes[number].values() for batch in batches)
+        return self.reach * (apart + sum(map(len, self._thin.between(k - self.reach, end - 1))))
+
+    def windows(self, k: int, end: int) -> ThinBatch | None:
+        """The rows of windows `k` to before `end`, once for each that they are in, in the order of these."""
+        found = [piece.repeated(*self._windows_of(piece.panes, k, end)) for piece in self._thin.between(k - self.reach, end - 1)]
+        for number in self._inside(k, end):
+            for mark, batches in self._panes[number].items():
+                for batch in batches:
+                    panes = np.full(len(batch), number)
+                    found.append(ThinBatch(batch, panes).repeated(*self._windows_of(panes, max(k, mark), end)))
+        rows = joined(found)
+        if rows is None or self.size % self.advance == 0:
+            return rows
+        inside = np.flatnonzero(rows.rows.time >= rows.panes * self.advance + self.offset - self.size)
+        return ThinBatch(rows.rows.take(inside), rows.panes[inside]) if len(inside) else None
+
+    def _windows_of(self, panes: np.ndarray, k: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last of windows `k` to before `end` that have these panes, or a part of them, int64[n] each."""
+        return np.maximum(panes + 1, k), np.minimum(panes + self.reach, end - 1)
+
+    def _inside(self, k: int, end: int) -> list[int]:
+        """Panes of windows `k` to before `end` that are kept by themselves."""
+        return self._numbers[bisect_left(self._numbers, k - self.reach) : bisect_left(self._numbers, end - 1)]
 
     def window(self, k: int) -> Generator[Batch, None, list[Batch]]:
         """The rows of window k, in blocks; it pauses while they are put together."""
-        inside = self._numbers[bisect_left(self._numbers, k - self.reach) : bisect_left(self._numbers, k)]
+        yield from self.settle(k)
         found: list[Batch] = []
-        for number in inside:
+        for number in self._inside(k, k + 1):
             pane = self._panes[number]
             for mark in [mark for mark in pane if mark <= k]:
                 pane[mark] = yield from together(pane[mark])  # from now on: several windows may take it
@@ -86,18 +144,21 @@ class InputPanes:
 
     def leave(self, k: int) -> None:
         """Windows before k are over."""
+        self._thin.free_before(k - self.reach)
         over = bisect_left(self._numbers, k - self.reach)
         gone, self._numbers = self._numbers[:over], self._numbers[over:]
         for number in gone:
-            self.bytes -= sum(batch_bytes(batch) for batches in self._panes.pop(number).values() for batch in batches)
+            self._bytes -= sum(batch_bytes(batch) for batches in self._panes.pop(number).values() for batch in batches)
 
     def marked(self) -> Iterator[tuple[int, Batch]]:
         for pane in self._panes.values():
             yield from ((mark, batch) for mark, batches in pane.items() for batch in batches)
+        yield from ((MIN_TIME, piece.rows) for piece in self._thin.all())
 
     def fullest(self) -> Batch:
         """The pane with most rows, or at most LOOK_ROWS of it."""
         panes = [[batch for batches in pane.values() for batch in batches] for pane in self._panes.values()]
+        panes += [[piece.rows] for piece in self._thin.all()]
         return concatenated(list(up_to(max(panes, key=lambda pane: sum(map(len, pane))), LOOK_ROWS)))
 
 
@@ -109,6 +170,7 @@ class WindowJoinOperator:
         self.since = MIN_TIME
         self.incomplete = 0  # windows with rows that begin before `since`
         self._next: int | None = None  # windows before it are over
+        warm(number_pane_groups)
 
     @property
     def state_bytes(self) -> int:
@@ -128,12 +190,14 @@ class WindowJoinOperator:
         self._check()
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
-        while (k := self._next_window()) is not None and self._end(k) <= watermark:
+        last = (watermark - self.offset) // self.advance
+        while (k := self._next_window()) is not None and k <= last:
             self._leave(k)
-            yield from self._fire(k)
+            n = self._at_once(k, last)
+            yield from self._fire_all(k, k + n) if n else self._fire(k)
             yield PAUSE
-            self._leave(k + 1)
-        self._leave((watermark - self.offset) // self.advance + 1)
+            self._leave(k + (n or 1))
+        self._leave(last + 1)
 
     def watermark_after(self, watermark: int) -> int:
         return watermark
@@ -143,7 +207,7 @@ class WindowJoinOperator:
 
     # Firing
 
-    def _end(self, k: int) -> int:
+    def _end(self, k: T) -> T:
         return k * self.advance + self.offset
 
     def _next_window(self) -> int | None:
@@ -177,6 +241,33 @@ class WindowJoinOperator:
             for block, met in zip(blocks, matched[side], strict=True) if self.spec.keeps(side) else ():
                 alone = np.flatnonzero(met == 0)
                 yield from self.matcher.unmatched(side, block, alone, np.full(len(alone), end - 1))
+
+    def _at_once(self, k: int, last: int) -> int:
+        """How many windows from `k` to `last` are made in one go; 0: `k` by itself."""
+        if self._end(k) - max(side.size for side in self.sides) < self.since:
+            return 0
+        return at_once(last + 1 - k, lambda n: sum(side.rows(k, k + n) for side in self.sides))
+
+    def _fire_all(self, k: int, end: int) -> Iterator[Batch]:
+        """Windows `k` to before `end`."""
+        sides = [side.windows(k, end) for side in self.sides]
+        yield PAUSE
+        matched = [np.zeros(0 if side is None else len(side), np.uint8) for side in sides]
+        left, right = sides
+        if left is not None and right is not None:
+            met = ((a, b) for a, b, _ in self._met(left, right).pairs())
+            yield from self.matcher.matches((left.rows, right.rows), met, matched, lambda a, _: self._end(left.panes[a]) - 1)
+        for side, rows in enumerate(sides):
+            if rows is not None and self.spec.keeps(side):
+                alone = np.flatnonzero(matched[side] == 0)
+                yield from self.matcher.unmatched(side, rows.rows, alone, self._end(rows.panes[alone]) - 1)
+
+    def _met(self, left: ThinBatch, right: ThinBatch) -> Ranges:
+        """Which rows of the right each of the left meets: those of its key in its window."""
+        (of_left, null_left), (of_right, null_right) = (self.spec.encode(side, each.rows) for side, each in ((LEFT, left), (RIGHT, right)))
+        numbers, _ = pane_groups(joined_keys([of_left, of_right]), np.concatenate([left.panes, right.panes]))
+        named = [Keys(part.view(np.uint64), np.zeros(len(part), np.uint64), NO_BYTES) for part in np.split(numbers, [len(left)])]
+        return KeyIndex.of(named[RIGHT], null_right).probe(named[LEFT], null_left)
 
     def _matches(self, left: list[Batch], right: list[Batch], matched: list[list[np.ndarray]], end: int) -> Iterator[Batch]:
         """Every block of the left meets every one of the right."""

@@ -63,9 +63,11 @@ class Ranking:
         places = np.column_stack((*words, rows.time, rows.origin))
         return ~places if self.last else places
 
-    def of(self, batches: list[Batch]) -> RankedRows:
+    def of(self, batches: list[Batch], window: str | None = None) -> RankedRows:
+        """Of the rows of a window; or of several, whose numbers are the column `window`: one window behind the other."""
         rows = in_stream_order(concatenated(batches), self.schema, self.ties)
-        groups = [word for name in self.by for word in order_words(rows.columns[name])]
+        windows = [] if window is None else order_words(rows.columns[window], descending=self.last)  # they are turned round below
+        groups = [*windows, *(word for name in self.by for word in order_words(rows.columns[name]))]
         words = [word for name, descending in self.order for word in order_words(rows.columns[name], descending)]
         places = np.lexsort((*reversed(words), *reversed(groups)))
         places = places[::-1] if self.last else places

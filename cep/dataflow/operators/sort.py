@@ -20,6 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from cep.compile.aggregate.results import listed
+from cep.compile.aggregate.spec import free_prefix
+from cep.compile.windows.thin import EVERY, at_once
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.operators.chunk_sort import ChunkSort
 from cep.dataflow.operators.context import BuildContext
@@ -31,10 +33,11 @@ from cep.dataflow.state.gathering import together
 from cep.dataflow.state.hold import LOOK_ROWS, up_to
 from cep.dataflow.state.merging import ROWS_MAX
 from cep.dataflow.state.row_panes import RowPanes
+from cep.dataflow.state.thin_batches import joined
 from cep.elements import MIN_TIME, PAUSE, Batch, describe_time
 from cep.kernels.arrays import empty_batch
 from cep.kernels.best_rows import KERNELS
-from cep.kernels.columns import Column
+from cep.kernels.columns import Column, Columns
 from cep.kernels.jit import warm
 from cep.kernels.tables.keys import key_kernels
 from cep.model.operators import Sort, TopN
@@ -60,6 +63,7 @@ class SortOperator:
         self.watermark = self.since = MIN_TIME
         self.incomplete = 0
         self._panes = RowPanes(self.name, self.window, self.ranking)
+        self._window = free_prefix("_window", (*schema.names, self.rank))
         sliding = self.window.size != self.window.advance
         self._stacks = TopStacks(self.window, self._panes) if isinstance(operator, TopN) and sliding else None
         self._next: int | None = None  # windows before it have fired
@@ -81,19 +85,24 @@ class SortOperator:
         yield from self._fire(watermark)
 
     def _fire(self, watermark: int) -> Iterator[Batch]:
-        while (k := self._next_window) is not None and self._end(k) <= watermark:
-            yield from self._answers(k)
+        last = (watermark - self.window.offset - self.window.size) // self.window.advance
+        while (k := self._next_window) is not None and k <= last:
+            if n := self._at_once(k, last):
+                yield from self._answers_of(k, k + n)
+            else:
+                yield from self._panes.settle(self._pane_after(k))
+                yield from self._answers(k)
             yield PAUSE
-            self._leave(k + 1)
-        self._leave((watermark - self.window.offset - self.window.size) // self.window.advance + 1)
+            self._leave(k + (n or 1))
+        self._leave(last + 1)
         self.watermark = max(self.watermark, watermark)
 
     @property
     def _next_window(self) -> int | None:
         """The first window not yet fired that holds a row."""
-        if not self._panes.numbers:
+        if (pane := self._panes.first) is None:
             return None
-        first = (self._panes.numbers[0] * self.window.pane - self.window.size) // self.window.advance + 1
+        first = (pane * self.window.pane - self.window.size) // self.window.advance + 1
         return first if self._next is None else max(first, self._next)
 
     def _start(self, k: int) -> int:
@@ -106,11 +115,20 @@ class SortOperator:
         """The number of its first pane."""
         return k * self.window.advance // self.window.pane
 
+    def _pane_after(self, k: int) -> int:
+        """The number of the one behind its last pane."""
+        return self._pane(k) + self.window.size // self.window.pane
+
+    def _at_once(self, k: int, last: int) -> int:
+        """How many windows from `k` to `last` are made in one go; 0: `k` by itself."""
+        overlap = -(-self.window.size // self.window.advance)
+        return at_once(last + 1 - k, lambda n: overlap * self._panes.rows(self._pane(k), self._pane_after(k + n - 1)))
+
     def _leave(self, k: int) -> None:
         """Windows before `k` are over, and panes that no other has."""
         self._next = k if self._next is None else max(k, self._next)
         self._panes.leave(self._pane(self._next))
-        if self._stacks is not None and not self._panes.numbers:
+        if self._stacks is not None and self._panes.first is None:
             self._stacks.clear()
 
     def _answers(self, k: int) -> Iterator[Batch]:
@@ -126,11 +144,36 @@ class SortOperator:
             columns = {**rows.columns, self.rank: Column(INT64, ranked.rank[part])}
             yield replace(rows, columns=columns, time=np.full(len(rows), self._end(k) - 1))
 
+    def _answers_of(self, k: int, end: int) -> Iterator[Batch]:
+        """Of windows `k` to before `end`."""
+        if self._stacks is not None:
+            self._stacks.clear()  # they are made anew where they are needed
+        pieces = self._panes.pieces(self._pane(k), self._pane_after(end - 1))
+        rows = joined([piece.repeated(*self._windows(piece.panes, k, end)) for piece in pieces])
+        yield PAUSE
+        assert rows is not None, "window k has a row"
+        columns: Columns = {**rows.rows.columns, self._window: Column(INT64, rows.panes)}
+        ranked = self.ranking.of([replace(rows.rows, columns=columns)], self._window)
+        for first in range(0, len(ranked.rank), ROWS_MAX):
+            part = slice(first, first + ROWS_MAX)
+            rows_of = ranked.rows.take(ranked.places[part])
+            named = {**rows_of.columns, self.rank: Column(INT64, ranked.rank[part])}
+            starts = named.pop(self._window).values * self.window.advance + self.window.offset
+            whole = np.flatnonzero(starts >= self.since)
+            self.incomplete += len(starts) - len(whole)
+            answers = replace(rows_of, columns=named, time=starts + self.window.size - 1)
+            yield answers if len(whole) == len(starts) else answers.take(whole)
+
+    def _windows(self, panes: np.ndarray, k: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last of windows `k` to before `end` that have these panes, int64[n] each."""
+        times = panes * self.window.pane
+        least, greatest = (times - self.window.size) // self.window.advance + 1, times // self.window.advance
+        return np.maximum(least, k), np.minimum(greatest, end - 1)
+
     def _batches(self, k: int) -> Generator[Batch, None, list[Batch]]:
         if self._stacks is not None:
             return (yield from self._stacks.batches(k))
-        first = self._pane(k)
-        return (yield from together(self._panes.batches(first, first + self.window.size // self.window.pane)))
+        return (yield from together(self._panes.batches(self._pane(k), self._pane_after(k))))
 
     def watermark_after(self, watermark: int) -> int:
         return watermark
@@ -158,16 +201,16 @@ class SortOperator:
         check_state(self, self.state_limit)
 
     def contents(self) -> str:
-        panes = f"{len(self._panes.numbers)} panes open from the window ending at {describe_time(self.next_end)}"
-        largest = max(self._panes.all(), key=lambda pane: pane.rows, default=None)
-        keys = [] if largest is None else self.ranking.largest_groups(list(up_to(largest.batches, LOOK_ROWS)), 3)
+        panes = f"{len(self._panes)} panes open from the window ending at {describe_time(self.next_end)}"
+        largest = max(self._panes.all(), key=lambda batches: sum(map(len, batches)), default=None)
+        keys = [] if largest is None else self.ranking.largest_groups(list(up_to(largest, LOOK_ROWS)), 3)
         return f"{panes}; largest keys: {listed(keys)}"
 
     # --- snapshots ---
 
     def snapshot(self) -> list[Part]:
         """Rows as they came, each with the watermark up to which its windows have fired."""
-        own = [(self.watermark, batch) for pane in self._panes.all() for batch in pane.batches]
+        own = [(self.watermark, batch) for batches in self._panes.all() for batch in batches]
         schema = self.format.arrow.append(_WATERMARK)
         marked = [self._marked(*each, schema) for each in (*own, *self._restored)]
         return [Part(ROWS, 0, pa.concat_batches(marked) if marked else empty_batch(schema))]
@@ -187,7 +230,7 @@ class SortOperator:
         self._check()
 
     def clear(self) -> None:
-        self._panes.leave(self._panes.numbers[-1] + 1 if self._panes.numbers else 0)
+        self._panes.leave(EVERY)
         self._restored = []
         if self._stacks is not None:
             self._stacks.clear()

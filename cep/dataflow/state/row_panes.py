@@ -5,15 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 
 from cep.compile.aggregate.spec import TIME_MAX
+from cep.compile.windows.thin import EVERY, ThinPanes, are_thin
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.operators.ranking import RankedRows, Ranking
 from cep.dataflow.outputs.output import compacted, concatenated
 from cep.dataflow.state.best_rows import BestRows
+from cep.dataflow.state.thin_batches import ThinBatch
 from cep.elements import PAUSE, Batch
 from cep.errors import DataError
 from cep.model.windows import TimeWindow
@@ -86,16 +87,32 @@ def _parts(batches: list[Batch], rows: np.ndarray) -> Iterator[Batch]:
 
 
 class RowPanes:
-    """`ranking` says which rows may be answers, where not all may (TopN)."""
+    """`ranking` says which rows may be answers, where not all may (TopN). `numbers` are those of the panes that are kept by themselves,
+    sorted; others are thin (`cep.compile.windows.thin`), and a pane may be both."""
 
     def __init__(self, name: str, window: TimeWindow, ranking: Ranking) -> None:
         self.name, self.pane, self.offset, self.ranking = name, window.pane, window.offset, ranking
-        self.numbers: list[int] = []  # sorted
-        self.bytes = 0
+        self.numbers: list[int] = []
+        self.thin = ThinPanes[ThinBatch]()
+        self._bytes = 0
         self._panes: dict[int, Pane] = {}
 
     def __getitem__(self, number: int) -> Pane:
         return self._panes[number]
+
+    def __len__(self) -> int:
+        return len(self.numbers) + self.thin.panes
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes + self.thin.bytes
+
+    @property
+    def first(self) -> int | None:
+        """The first pane with a row."""
+        if not self.numbers:
+            return self.thin.first
+        return self.numbers[0] if self.thin.first is None else min(self.numbers[0], self.thin.first)
 
     def add(self, batch: Batch) -> Iterator[Batch]:
         """It pauses where rows are of very many panes. Raises DataError for event times beyond ±TIME_MAX."""
@@ -103,11 +120,26 @@ class RowPanes:
         if numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
             self._add(int(numbers[0]), batch)
             return
-        order = np.argsort(numbers, kind="stable")
-        for i, (start, stop) in enumerate(pairwise([0, *(np.flatnonzero(np.diff(numbers[order])) + 1).tolist(), len(order)])):
+        rows = ThinBatch.of(batch, numbers)
+        if are_thin(len(rows.starts), len(rows)):
+            self.thin.put(rows.compacted())
+            if self.thin.too_many:
+                yield from self.settle(EVERY)
+        else:
+            yield from self._add_runs(rows)
+
+    def _add_runs(self, rows: ThinBatch) -> Iterator[Batch]:
+        for i, (number, batch) in enumerate(rows.apart()):
             if i % PANES_A_PIECE == PANES_A_PIECE - 1:
                 yield PAUSE
-            self._add(int(numbers[order[start]]), batch.take(order[start:stop]))
+            self._add(number, batch)
+
+    def settle(self, end: int) -> Iterator[Batch]:
+        """Thin panes before `end` are kept by themselves."""
+        for piece in self.thin.before(end):
+            yield from self._add_runs(piece)
+            yield PAUSE
+        self.thin.free_before(end)
 
     def _numbers_of(self, time: np.ndarray) -> np.ndarray:
         least, latest = int(time.min()), int(time.max())
@@ -123,7 +155,7 @@ class RowPanes:
         pane = self._panes[number]
         before = pane.bytes
         pane.add(batch, self.ranking)
-        self.bytes += pane.bytes - before
+        self._bytes += pane.bytes - before
 
     def between(self, first: int, end: int) -> list[int]:
         """Numbers of the panes from `first` to before `end`."""
@@ -133,6 +165,15 @@ class RowPanes:
         """What is in the panes from `first` to before `end`."""
         return [batch for number in self.between(first, end) for batch in self._panes[number].batches]
 
+    def rows(self, first: int, end: int) -> int:
+        """How many there are in panes `first` to before `end`."""
+        return sum(map(len, self.thin.between(first, end))) + sum(self._panes[number].rows for number in self.between(first, end))
+
+    def pieces(self, first: int, end: int) -> list[ThinBatch]:
+        """What is in them."""
+        kept = [(number, batch) for number in self.between(first, end) for batch in self._panes[number].batches]
+        return [*self.thin.between(first, end), *(ThinBatch(batch, np.full(len(batch), number)) for number, batch in kept)]
+
     def ranked(self, number: int) -> RankedRows | None:
         """The answers of a pane, where it knows them."""
         return self._panes[number].ranked if number in self._panes else None
@@ -141,8 +182,11 @@ class RowPanes:
         """Frees the panes before `end`."""
         over = bisect_left(self.numbers, end)
         for number in self.numbers[:over]:
-            self.bytes -= self._panes.pop(number).bytes
+            self._bytes -= self._panes.pop(number).bytes
         del self.numbers[:over]
+        self.thin.free_before(end)
 
-    def all(self) -> list[Pane]:
-        return list(self._panes.values())
+    def all(self) -> list[list[Batch]]:
+        """The rows of each pane that is kept by itself, and what is thin."""
+        thin = [[piece.rows] for piece in self.thin.all()]
+        return [*(pane.batches for pane in self._panes.values()), *thin]

@@ -70,6 +70,24 @@ class Keys:
         return Keys(self.w0[rows], self.w1[rows], self.data)
 
 
+def joined_keys(keys: Sequence[Keys]) -> Keys:
+    """All of them, one behind the other."""
+    if len(keys) == 1:
+        return keys[0]
+    long = [bool(((each.w1 >> _TOP) == LONG).any()) for each in keys]
+    bodies = [each.data if there else NO_BYTES for each, there in zip(keys, long, strict=True)]
+    high, size = list[np.ndarray](), 0
+    for each, body in zip(keys, bodies, strict=True):
+        high.append(moved_keys(each.w1, size) if len(body) else each.w1)
+        size += len(body)
+    return Keys(np.concatenate([each.w0 for each in keys]), np.concatenate(high), np.concatenate(bodies))
+
+
+def moved_keys(w1: np.ndarray, by: int) -> np.ndarray:
+    """Second words of keys, the bytes of whose long ones lie `by` further behind."""
+    return np.where((w1 >> _TOP) == LONG, w1 + np.uint64(by), w1)
+
+
 Encoder = Callable[[Columns], Keys]
 Decoder = Callable[[Keys], dict[str, Column]]
 

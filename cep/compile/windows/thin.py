@@ -1,0 +1,116 @@
+"""Thin panes: panes of few rows, of which many come together.
+
+To keep the rows of one pane apart takes some 15 µs and 3 KB, and to answer a window by itself 100 µs or more, whatever is in it. So the
+rows of thin panes wait side by side as they came, in the order of their panes, and many windows that fire at one time are made in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+#: So many panes at least are thin, if they have no more rows each.
+THIN_PANES_MIN, THIN_ROWS = 4, 64
+#: More pieces than these, or so many bytes of which most are of rows that are gone, are not kept.
+PIECES_MAX, WASTE_BYTES, WASTE = 32, 1 << 24, 4
+#: Windows that may be made in one go, and rows of which they are; so many windows at least, with no more rows each.
+AT_ONCE, ROWS_AT_ONCE, FEWEST, ROWS_EACH = 8_192, 1 << 17, 4, 1_024
+
+
+#: Behind the number of every pane.
+EVERY = 1 << 62
+
+
+class Piece(Protocol):
+    """Rows, one or more, in ascending order of their panes, whose numbers are `panes`, int64[n]."""
+
+    @property
+    def panes(self) -> np.ndarray: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def between(self, first: int, end: int) -> Self | None:
+        """Those of panes `first` to before `end`, if there are any."""
+
+
+P = TypeVar("P", bound=Piece)
+
+
+def are_thin(panes: int, rows: int) -> bool:
+    """Are so many panes with so many rows in all better kept together?"""
+    return panes >= THIN_PANES_MIN and rows <= THIN_ROWS * panes
+
+
+def at_once(due: int, rows: Callable[[int], int], more: int = 0) -> int:
+    """How many windows of `due` are better made in one go than one by one; 0: none. `rows(n)`: of so many rows the first n are made.
+    `more`: what has to be done besides is like so many rows."""
+    n = min(due, AT_ONCE)
+    while n >= FEWEST and (found := rows(n)) > ROWS_AT_ONCE:
+        n //= 2
+    return n if n >= FEWEST and found + more <= ROWS_EACH * n else 0
+
+
+def repeated(least: np.ndarray, greatest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each of n rows once for each of the windows `least` to `greatest`, int64[n], which may be none: int64[m] of rows, and their
+    windows."""
+    counts = np.maximum(greatest - least + 1, 0)
+    ends = np.cumsum(counts)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    return rows, (least - ends + counts)[rows] + np.arange(len(rows))
+
+
+class ThinPanes(Generic[P]):
+    """The rows of thin panes that are open, in pieces as they came."""
+
+    def __init__(self) -> None:
+        self._pieces: list[P] = []
+        self._sizes: list[tuple[int, int]] = []  # of these pieces as they came: rows, bytes
+        self.first: int | None = None  # the first pane
+        self.bytes = 0
+
+    @property
+    def rows(self) -> int:
+        return sum(map(len, self._pieces))
+
+    @property
+    def panes(self) -> int:
+        """How many there are; those that lie in several pieces count for each."""
+        return sum(1 + int(np.count_nonzero(np.diff(piece.panes))) for piece in self._pieces)
+
+    @property
+    def too_many(self) -> bool:
+        """Are there too many pieces, or do they hold much that is gone?"""
+        held = sum(rows for rows, _ in self._sizes)
+        return len(self._pieces) > PIECES_MAX or (self.bytes > WASTE_BYTES and held > WASTE * self.rows)
+
+    def put(self, piece: P) -> None:
+        self._keep([*self._pieces, piece], [*self._sizes, (len(piece), piece.nbytes)])
+
+    def between(self, first: int, end: int) -> list[P]:
+        """Rows of panes `first` to before `end`."""
+        return [found for piece in self._pieces if (found := piece.between(first, end)) is not None]
+
+    def before(self, end: int) -> list[P]:
+        """Rows of panes before `end`."""
+        return [] if self.first is None or self.first >= end else self.between(self.first, end)
+
+    def all(self) -> list[P]:
+        return list(self._pieces)
+
+    def free_before(self, end: int) -> None:
+        """Panes before `end` are over."""
+        if self.first is None or self.first >= end:
+            return
+        left = [piece.between(end, int(piece.panes[-1]) + 1) for piece in self._pieces]
+        kept = [(piece, size) for piece, size in zip(left, self._sizes, strict=True) if piece is not None]
+        self._keep([piece for piece, _ in kept], [size for _, size in kept])
+
+    def _keep(self, pieces: list[P], sizes: list[tuple[int, int]]) -> None:
+        self._pieces, self._sizes = pieces, sizes
+        self.first = min((int(piece.panes[0]) for piece in pieces), default=None)
+        self.bytes = sum(size for _, size in sizes)
