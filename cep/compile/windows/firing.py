@@ -29,7 +29,7 @@ done in Python that a few hundred groups are merged in the same time. They come 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from typing import Protocol
 
@@ -39,8 +39,8 @@ from cep.compile.aggregate.results import Instant
 from cep.compile.aggregate.rows import merge_in_pieces
 from cep.compile.aggregate.spec import AggregateSpec
 from cep.compile.windows.panes import Panes
-from cep.compile.windows.thin import EVERY, ROWS_AT_ONCE, at_once
-from cep.compile.windows.thin_panes import ThinRows, gathered
+from cep.compile.windows.thin import at_once, first_without_room
+from cep.compile.windows.thin_panes import gathered
 from cep.kernels.tables.table import Table
 from cep.model.windows import CumulateWindow, TimeWindow
 
@@ -94,11 +94,8 @@ class PaneFiring:
                 panes.free(first)
                 continue
             end = min(over, panes.numbers[0]) if panes.numbers else over
-            pieces = panes.thin.between(first, end)
-            if (most := _first_without_room(pieces)) > first:
-                end = min(end, most)
-                pieces = panes.thin.between(first, end)
-            made = gathered(panes.spec, pieces)
+            end = min(end, max(first + 1, first_without_room(panes.thin.between(first, end))))
+            made = gathered(panes.spec, panes.thin.between(first, end))
             starts = panes.starts(made.panes)
             yield starts, starts + panes.pane, made.table
             panes.thin.free_before(end)
@@ -109,12 +106,6 @@ class PaneFiring:
 
     def clear(self, panes: Panes) -> None:
         self.panes = panes
-
-
-def _first_without_room(pieces: Sequence[ThinRows]) -> int:
-    """The first pane of which no more rows are taken in one go; far behind all where there is room for every one."""
-    room = ROWS_AT_ONCE // max(len(pieces), 1)
-    return min((int(piece.panes[room]) for piece in pieces if len(piece) > room), default=EVERY)
 
 
 class SlidingFiring:

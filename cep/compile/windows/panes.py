@@ -209,10 +209,10 @@ class Panes:
         self._bytes += size
 
     def largest(self) -> Table | None:
-        """The pane with most groups, or what is thin."""
+        """The pane with most groups; or all that is thin, as one pane."""
         if self.numbers:
             return max(self._tables.values(), key=lambda table: table.rows)
-        thin = self.thin.all()
+        thin = [ThinRows(piece.rows, np.zeros(len(piece), np.int64)) for piece in self.thin.all()]
         return gathered(self.spec, thin).table if thin else None
 
     def before(self, number: int) -> list[int]:

@@ -6,15 +6,15 @@ rows of thin panes wait side by side as they came, in the order of their panes, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
 #: So many panes at least are thin, if they have no more rows each.
 THIN_PANES_MIN, THIN_ROWS = 4, 64
-#: More pieces than these, or so many bytes of which most are of rows that are gone, are not kept.
-PIECES_MAX, WASTE_BYTES, WASTE = 32, 1 << 24, 4
+#: More pieces than these are not kept; and what is left of a piece is copied where it is less than one part in so many.
+PIECES_MAX, WASTE = 32, 4
 #: Windows that may be made in one go, and rows of which they are; so many windows at least, with no more rows each.
 AT_ONCE, ROWS_AT_ONCE, FEWEST, ROWS_EACH = 8_192, 1 << 17, 4, 1_024
 
@@ -35,7 +35,10 @@ class Piece(Protocol):
     def nbytes(self) -> int: ...
 
     def between(self, first: int, end: int) -> Self | None:
-        """Those of panes `first` to before `end`, if there are any."""
+        """Those of panes `first` to before `end`, if there are any; they look at the same memory."""
+
+    def copied(self) -> Self:
+        """The same in memory of their own."""
 
 
 P = TypeVar("P", bound=Piece)
@@ -55,6 +58,12 @@ def at_once(due: int, rows: Callable[[int], int], more: int = 0) -> int:
     return n if n >= FEWEST and found + more <= ROWS_EACH * n else 0
 
 
+def first_without_room(pieces: Sequence[Piece]) -> int:
+    """The first pane that is not taken in one go with those before it; EVERY where there is room for all."""
+    room = ROWS_AT_ONCE // max(len(pieces), 1)
+    return min((int(piece.panes[room]) for piece in pieces if len(piece) > room), default=EVERY)
+
+
 def repeated(least: np.ndarray, greatest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Each of n rows once for each of the windows `least` to `greatest`, int64[n], which may be none: int64[m] of rows, and their
     windows."""
@@ -69,7 +78,7 @@ class ThinPanes(Generic[P]):
 
     def __init__(self) -> None:
         self._pieces: list[P] = []
-        self._sizes: list[tuple[int, int]] = []  # of these pieces as they came: rows, bytes
+        self._sizes: list[tuple[int, int]] = []  # of these pieces as they came or were copied: rows, bytes
         self.first: int | None = None  # the first pane
         self.bytes = 0
 
@@ -84,9 +93,8 @@ class ThinPanes(Generic[P]):
 
     @property
     def too_many(self) -> bool:
-        """Are there too many pieces, or do they hold much that is gone?"""
-        held = sum(rows for rows, _ in self._sizes)
-        return len(self._pieces) > PIECES_MAX or (self.bytes > WASTE_BYTES and held > WASTE * self.rows)
+        """Are there too many pieces?"""
+        return len(self._pieces) > PIECES_MAX
 
     def put(self, piece: P) -> None:
         self._keep([*self._pieces, piece], [*self._sizes, (len(piece), piece.nbytes)])
@@ -106,9 +114,16 @@ class ThinPanes(Generic[P]):
         """Panes before `end` are over."""
         if self.first is None or self.first >= end:
             return
-        left = [piece.between(end, int(piece.panes[-1]) + 1) for piece in self._pieces]
-        kept = [(piece, size) for piece, size in zip(left, self._sizes, strict=True) if piece is not None]
-        self._keep([piece for piece, _ in kept], [size for _, size in kept])
+        kept, sizes = list[P](), list[tuple[int, int]]()
+        for piece, size in zip(self._pieces, self._sizes, strict=True):
+            left = piece.between(end, int(piece.panes[-1]) + 1)
+            if left is not None and WASTE * len(left) < size[0]:
+                left = left.copied()
+                size = len(left), left.nbytes
+            if left is not None:
+                kept.append(left)
+                sizes.append(size)
+        self._keep(kept, sizes)
 
     def _keep(self, pieces: list[P], sizes: list[tuple[int, int]]) -> None:
         self._pieces, self._sizes = pieces, sizes

@@ -49,6 +49,9 @@ class ThinRows:
             return None
         return self if stop - start == len(self) else ThinRows(self.rows.cut(start, stop), self.panes[start:stop])
 
+    def copied(self) -> ThinRows:
+        return ThinRows(self.rows.take(np.arange(len(self))), self.panes.copy())
+
     def repeated(self, least: np.ndarray, greatest: np.ndarray) -> ThinRows | None:
         """Each row once for each of the windows `least` to `greatest`, int64[n], which may be none; windows take the place of panes."""
         order, windows = repeated(least, greatest)

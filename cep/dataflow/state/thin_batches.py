@@ -52,6 +52,9 @@ class ThinBatch:
             return self
         return ThinBatch(self.rows.take(slice(start, stop)), self.panes[start:stop]) if start < stop else None
 
+    def copied(self) -> ThinBatch:
+        return ThinBatch(self.rows.take(np.arange(len(self))), self.panes.copy()).compacted()
+
     def apart(self) -> Iterator[tuple[int, Batch]]:
         """Panes and their rows."""
         for start, stop in pairwise([*self.starts.tolist(), len(self)]):
