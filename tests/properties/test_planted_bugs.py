@@ -24,6 +24,7 @@ PROPERTIES = (
         for test in ("sequential_session", "running", "per_row", "sequential_size", "sequential_transaction")
     ),
     "tests/properties/test_properties.py",
+    "tests/cep/compile/windows/test_thin.py",
     "tests/cep/dataflow/sources/test_quiet.py",
     "tests/cep/dataflow/movement/test_checkpoint_restart.py",
     "tests/cep/dataflow/joins/test_join_restart.py",

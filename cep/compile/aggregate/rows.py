@@ -128,6 +128,11 @@ class PartialRows:
     arena: np.ndarray
     pool: np.ndarray
 
+    @staticmethod
+    def of(spec: AggregateSpec, table: Table) -> PartialRows:
+        """The entries of a table, which stays as it is; their panes are another matter."""
+        return PartialRows(spec.loops, np.zeros(table.rows, np.int64), table.created, table.matrix, table.arena, table.pool)
+
     @property
     def refers(self) -> bool:
         """To bytes, or sums."""

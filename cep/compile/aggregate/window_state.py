@@ -59,7 +59,7 @@ class WindowState:
     def __init__(self, spec: AggregateSpec, operator_name: str, rows_max: int = ROWS_MAX) -> None:
         self.spec, self.name, self.rows_max = spec, operator_name, rows_max
         self.watermark = MIN_TIME
-        self._panes = self._no_panes()
+        self._panes = Panes(spec, merges(spec))
         self._running = RunningFiring(spec, self._panes) if spec.periodic and spec.stage != "partial" else None
         self._firing: Firing = self._running or firing_of(spec, self._panes)
         self._restored: list[tuple[int, pa.RecordBatch]] = []  # not before this watermark; in its order
@@ -71,10 +71,6 @@ class WindowState:
         self._tables = 0  # so many were taken for checkpoints
         spec.warm()
         warm(cut_panes, number_pane_groups, *results.answer_kernels(spec))
-
-    def _no_panes(self) -> Panes:
-        running = self.spec.periodic and self.spec.stage != "partial"  # a pane at a time changes what the next one finds
-        return Panes(self.spec, thin=not running, merges=merges(self.spec))
 
     # Rows in
 
@@ -288,7 +284,7 @@ class WindowState:
 
     def clear(self) -> None:
         """Forgets all groups; which windows have fired stays as it is."""
-        self._panes, self._restored = self._no_panes(), []
+        self._panes, self._restored = Panes(self.spec, merges(self.spec)), []
         self._firing.clear(self._panes)
 
     def _join(self, batch: pa.RecordBatch) -> Iterator[Batch]:

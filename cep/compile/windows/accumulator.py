@@ -6,7 +6,7 @@ what slots hold is first written anew; then they are twice as large as what is i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -140,12 +140,19 @@ class Accumulator:
         yield from self.rewriting(self.capacity, held, held)
         self.slots.entries[1 :: self.width] = words
 
+    def answers(self, program: np.ndarray, numbers: np.ndarray, groups: Table) -> Generator[None, None, Table]:
+        """Runs a whole program that takes no row; what it emits, each for the group of its number, is valid until the next answers."""
+        emitted = np.zeros((len(numbers), 5), np.int64)
+        emitted[:, GROUP] = numbers
+        self.clear(len(numbers))
+        yield from self.execute(program, 0, len(program), groups, emitted, self.loops.nothing)
+        return self.output
+
     def groups(self, groups: Table, slots: np.ndarray, numbers: np.ndarray) -> Groups:
         """What `slots` hold, each for the group of its number: valid until the next answers."""
-        program, emitted = np.zeros((len(slots), 3), np.int64), np.zeros((len(slots), 5), np.int64)
-        program[:, 0], program[:, 1], emitted[:, GROUP] = EMIT, slots, numbers
-        self.clear(len(slots))
-        _exhaust(self.execute(program, 0, len(slots), groups, emitted, self.loops.nothing))
+        program = np.zeros((len(slots), 3), np.int64)
+        program[:, 0], program[:, 1] = EMIT, slots
+        _exhaust(self.answers(program, numbers, groups))
         return Groups(self.output, 0, len(slots))
 
     def absorb(
@@ -206,7 +213,7 @@ def _absorb(loops: SlotLoops, table: Table, rows: tuple[np.ndarray, ...], other:
             yield
 
 
-def _exhaust(work: Iterator[None]) -> None:
+def _exhaust(work: Iterable[None]) -> None:
     """Does it in one go."""
     for _ in work:
         pass

@@ -48,14 +48,14 @@ def cut_panes(time: np.ndarray, start: int, pane: int, offset: int, time_max: in
 
 
 class Panes:
-    """`numbers` are those of the panes with a table, sorted. `thin`: may panes be thin? `merges`: rows of a window are needed more than
-    once, so what is thin waits as groups, not as rows."""
+    """`numbers` are those of the panes with a table, sorted. `merges`: rows of a window are needed more than once, so what is thin waits
+    as groups, not as rows."""
 
-    def __init__(self, spec: AggregateSpec, thin: bool = True, merges: bool = False) -> None:
+    def __init__(self, spec: AggregateSpec, merges: bool = False) -> None:
         self.spec, self.pane, self.offset = spec, spec.window.pane, spec.window.offset
         self.numbers: list[int] = []
         self.thin = ThinPanes[ThinRows]()
-        self._may_be_thin, self._merges = thin, merges
+        self._merges = merges
         self._bytes = 0  # of the tables of open panes and the spares
         self._tables: dict[int, Table] = {}
         self._spares: list[Table] = []
@@ -105,7 +105,7 @@ class Panes:
                 yield
             numbers, stops = self._cut(rows, start)
             stop, rise = int(stops[-1]), (numbers[1:] > numbers[:-1]).all()
-            if self._may_be_thin and are_thin(len(numbers) if rise else len(np.unique(numbers)), stop - start):
+            if are_thin(len(numbers) if rise else len(np.unique(numbers)), stop - start):
                 self._add_thin(rows.cut(start, stop), watermark)
                 if self.thin.too_many:
                     yield from self.settle(EVERY)
@@ -151,8 +151,7 @@ class Panes:
         found = self.thin.between(first, end)
         for number in self.between(first, end):
             table = self._tables[number]
-            panes = np.full(table.rows, number)
-            found.append(ThinRows(PartialRows(self.spec.loops, panes, table.created, table.matrix, table.arena, table.pool), panes))
+            found.append(ThinRows(PartialRows.of(self.spec, table), np.full(table.rows, number)))
         return found
 
     def groups(self, first: int, end: int) -> int:

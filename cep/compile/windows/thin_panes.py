@@ -66,8 +66,7 @@ class PaneGroups:
     panes: np.ndarray
 
     def rows(self, spec: AggregateSpec) -> ThinRows:
-        table = self.table
-        return ThinRows(PartialRows(spec.loops, self.panes, table.created, table.matrix, table.arena, table.pool), self.panes)
+        return ThinRows(PartialRows.of(spec, self.table), self.panes)
 
 
 def gathered(spec: AggregateSpec, pieces: Sequence[ThinRows]) -> PaneGroups:

@@ -1,7 +1,7 @@
 """That panes are thin, and windows made in one go, is not seen in the answers; but in the batches, and in what is held.
 
-Tests `thin.py`, `thin_panes.py`, `firing.py`, `panes.py`, `cep/kernels/tables/pane_groups.py`, `cep/dataflow/state/thin_batches.py`,
-`cep/dataflow/state/row_panes.py`.
+Tests `thin.py`, `thin_panes.py`, `firing.py`, `panes.py`, `running.py`, `cep/kernels/tables/pane_groups.py`,
+`cep/dataflow/state/thin_batches.py`, `cep/dataflow/state/row_panes.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cep.model.functions import count
 from cep.model.operators import Aggregate
 from cep.model.schema import INT64, Field, Schema
 from cep.model.windows import TIME
-from numa_cep import CUMULATE, Query, avg, col, collect, count_distinct, first, last, max_, stream, sum_, testing, window_start
+from numa_cep import CUMULATE, UNBOUNDED, Query, avg, col, collect, count_distinct, first, last, max_, stream, sum_, testing, window_start
 from numa_cep import TIME as WINDOW
 from numa_cep import count as counted
 from tests.support.pausing import without_pauses
@@ -57,6 +57,8 @@ QUERIES: dict[str, Callable[[], Query]] = {
     "sliding": lambda: aggregated(WINDOW("10ms", "2ms"), ("k", "n")),
     "sliding, uneven": lambda: aggregated(WINDOW("7ms", "3ms", offset="1ms"), ("k",)),
     "cumulating": lambda: aggregated(CUMULATE("2ms", "8ms"), ("k",)),
+    "periodic": lambda: aggregated(UNBOUNDED(every="3ms", ttl=None), ("k",)),
+    "periodic, no key, that begins anew": lambda: aggregated(UNBOUNDED(every="2ms", ttl="5ms"), ()),
     "sort": lambda: Query("q").source(LEFT).sort("o", WINDOW("3ms"), by="k", order=("-x", "n")),
     "sort, sliding": lambda: Query("q").source(LEFT).sort("o", WINDOW("9ms", "3ms"), order="x"),
     "top": lambda: Query("q").source(LEFT).top("o", 2, WINDOW("4ms"), by="k", order="-x"),
