@@ -23,12 +23,12 @@ SENT, BEGIN_MS, KEYS = 5_000, 1_700_000_000_000, 100
 MADE = {"c": count(), "s": sum_("v"), "a": avg("v")}
 
 KINDS: dict[str, Callable[[], Query]] = {
-    "session": lambda: _source().aggregate("o", SESSION("500ms"), **MADE),
-    "tumbling": lambda: _source().aggregate("o", TIME("1s"), **MADE),
-    "tumbling by key": lambda: _source().aggregate("o", TIME("1s"), by="k", **MADE),
-    "sliding": lambda: _source().aggregate("o", TIME("10s", "1s"), **MADE),
-    "cumulating": lambda: _source().aggregate("o", CUMULATE("1s", "60s"), **MADE),
-    "periodic": lambda: _source().aggregate("o", UNBOUNDED(every="1s", ttl=None), **MADE),
+    "session": lambda: _source().aggregate("o", SESSION("500ms"), MADE),
+    "tumbling": lambda: _source().aggregate("o", TIME("1s"), MADE),
+    "tumbling by key": lambda: _source().aggregate("o", TIME("1s"), MADE, by="k"),
+    "sliding": lambda: _source().aggregate("o", TIME("10s", "1s"), MADE),
+    "cumulating": lambda: _source().aggregate("o", CUMULATE("1s", "60s"), MADE),
+    "periodic": lambda: _source().aggregate("o", UNBOUNDED(every="1s", ttl=None), MADE),
     "sort": lambda: _source().sort("o", TIME("1s"), order="v"),
     "top": lambda: _source().top("o", 3, TIME("1s"), order="v"),
     "keep last": lambda: _source().deduplicate("o", by="k", keep="last", window=TIME("1s")),

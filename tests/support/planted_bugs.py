@@ -46,7 +46,7 @@ BUGS = (
     ),
     Bug(
         "a TopN's windows end without their offset",
-        f"{_FLOW}/operators/sort.py",
+        f"{_FLOW}/state/window_numbers.py",
         "return k * self.window.advance + self.window.offset",
         "return k * self.window.advance",
     ),
@@ -71,8 +71,8 @@ BUGS = (
     Bug(
         "a cumulating window begins with its first row",
         f"{_COMPILE}/windows/firing.py",
-        "yield self.panes.start(self._begin(number)), self.panes.start(number), self.panes[first]",
-        "yield self.panes.start(first), self.panes.start(number), self.panes[first]",
+        "yield self.panes.start(self._begin(number)), self.panes.start(number), self.panes.tables[first]",
+        "yield self.panes.start(first), self.panes.start(number), self.panes.tables[first]",
     ),
     # thin panes, and many windows in one go
     Bug(

@@ -106,7 +106,7 @@ class WindowState:
     @property
     def groups(self) -> int:
         """In all open panes; a row of a thin one counts for a group."""
-        return self._panes.thin.rows + sum(table.rows for _, table in self._panes.items())
+        return self._panes.thin.rows + sum(table.rows for _, table in self._panes.tables.items())
 
     def _rows(self, batch: Batch) -> TimedRows:
         if self.spec.stage == "final":
@@ -215,14 +215,14 @@ class WindowState:
 
     def snapshot(self) -> list[Callable[[], pa.RecordBatch]]:
         """What makes batches, rows of `snapshot_schema`, of all groups of all panes that a window still needs, as they are now."""
-        there = [(self._panes.start(number), table) for number, table in self._panes.items()]
+        there = [(self._panes.start(number), table) for number, table in self._panes.tables.items()]
         found = [partial(self._rows_of, self.watermark, start, FrozenTable(table, self._spare)) for start, table in there if table.rows]
         return [*found, *self._without_tables()]
 
     def changes(self, number: int) -> list[tuple[Callable[[], pa.RecordBatch], TakenBlocks | None]]:
         """The same of what checkpoint `number` has to write: panes that something has gone into, and some blocks of the others."""
         found = list[tuple[Callable[[], pa.RecordBatch], TakenBlocks | None]]()
-        for pane, table in self._panes.items():
+        for pane, table in self._panes.tables.items():
             if table.rows:
                 taken = self._taken(table, number)
                 rows = partial(self._rows_of, self.watermark, self._panes.start(pane), FrozenTable(table, self._spare, taken))
@@ -241,7 +241,7 @@ class WindowState:
 
     def stored(self, number: int) -> None:
         """What was taken for checkpoint `number` is on the disk."""
-        for _, table in self._panes.items():
+        for _, table in self._panes.tables.items():
             if table.changed is not None:
                 table.changed.stored(number)
 

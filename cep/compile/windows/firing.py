@@ -88,12 +88,12 @@ class PaneFiring:
     def fire(self, watermark: int) -> Iterator[Fired]:
         panes, over = self.panes, self.panes.over(watermark)
         while (first := panes.first) is not None and first < over:
-            if panes.numbers and panes.numbers[0] == first:
+            if panes.tables.numbers and panes.tables.numbers[0] == first:
                 yield from panes.settle(first + 1)
-                yield panes.start(first), panes.start(first + 1), panes[first]
-                panes.free(first)
+                yield panes.start(first), panes.start(first + 1), panes.tables[first]
+                panes.tables.free(first)
                 continue
-            end = min(over, panes.numbers[0]) if panes.numbers else over
+            end = min(over, panes.tables.numbers[0]) if panes.tables.numbers else over
             end = min(end, max(first + 1, first_without_room(panes.thin.between(first, end))))
             made = gathered(panes.spec, panes.thin.between(first, end))
             starts = panes.starts(made.panes)
@@ -176,10 +176,10 @@ class SlidingFiring:
         """Windows before `k` are over."""
         self._next = k
         self.panes.thin.free_before(k * self.advance)
-        over = self.panes.before(k * self.advance)
+        over = self.panes.tables.before(k * self.advance)
         for start in range(0, len(over), PANES_FREED):
             for number in over[start : start + PANES_FREED]:
-                self.panes.free(number)
+                self.panes.tables.free(number)
             if start + PANES_FREED < len(over):
                 yield
 
@@ -201,9 +201,9 @@ class SlidingFiring:
     def _flip(self, first: int) -> Iterator[None]:
         """Makes the front anew of what was taken and is still needed."""
         self._back = None
-        taken = self.panes.between(first, first if self._taken is None else self._taken)
+        taken = self.panes.tables.between(first, first if self._taken is None else self._taken)
         for number in reversed(taken):
-            j, pane = number // self.advance, self.panes[number]
+            j, pane = number // self.advance, self.panes.tables[number]
             if self._front and self._front[-1][0] == j:
                 self._front_bytes -= self._front[-1][1].bytes
                 yield from merge_in_pieces(self.spec.loops, self._front[-1][1], pane)
@@ -215,11 +215,11 @@ class SlidingFiring:
 
     def _take(self, first: int, end: int) -> Iterator[None]:
         """Merges the panes that are new in this window into the back."""
-        for number in self.panes.between(first if self._taken is None else max(first, self._taken), end):
+        for number in self.panes.tables.between(first if self._taken is None else max(first, self._taken), end):
             if self._back is None:
-                self._back = self.panes[number].copy()
+                self._back = self.panes.tables[number].copy()
             else:
-                yield from merge_in_pieces(self.spec.loops, self._back, self.panes[number])
+                yield from merge_in_pieces(self.spec.loops, self._back, self.panes.tables[number])
             yield
         self._taken = end
 
@@ -271,11 +271,11 @@ class CumulatingFiring:
                 yield from self._at_once(number, end)
                 continue
             yield from self.panes.settle(number)
-            first = self.panes.numbers[0]
+            first = self.panes.tables.numbers[0]
             yield from self._gather(first, number)
-            yield self.panes.start(self._begin(number)), self.panes.start(number), self.panes[first]
+            yield self.panes.start(self._begin(number)), self.panes.start(number), self.panes.tables[first]
             if number == self._begin(number) + self.steps:
-                self.panes.free(first)
+                self.panes.tables.free(first)
             self._next = number + 1
         past = last + 1
         self._next = past if self._next is None else max(past, self._next)
@@ -300,8 +300,8 @@ class CumulatingFiring:
         begin = self._begin(end)  # the first pane of the next window: of those before it nothing is needed any more
         self._next = end
         kept = [piece for each in pieces if (piece := each.between(begin, end - 1)) is not None]
-        for pane in self.panes.before(end - 1):
-            self.panes.free(pane)
+        for pane in self.panes.tables.before(end - 1):
+            self.panes.tables.free(pane)
         self.panes.thin.free_before(end - 1)
         if kept:
             left = gathered(self.spec, [replace(piece, panes=np.full(len(piece), begin)) for piece in kept])
@@ -313,12 +313,12 @@ class CumulatingFiring:
 
     def _gather(self, first: int, end: int) -> Iterator[None]:
         """Merges the panes from behind `first` to before `end` into it."""
-        table = self.panes[first]
-        for number in self.panes.between(first + 1, end):
+        table = self.panes.tables[first]
+        for number in self.panes.tables.between(first + 1, end):
             before = table.bytes
-            yield from merge_in_pieces(self.spec.loops, table, self.panes[number])
-            self.panes.grown(table.bytes - before)
-            self.panes.free(number)
+            yield from merge_in_pieces(self.spec.loops, table, self.panes.tables[number])
+            self.panes.tables.bytes += table.bytes - before
+            self.panes.tables.free(number)
             yield
 
     def panes_changed(self) -> None:

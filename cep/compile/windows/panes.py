@@ -6,14 +6,13 @@ A pane has a table; but where rows that come together are of many panes, few of 
 
 from __future__ import annotations
 
-import sys
-from bisect import bisect_left, insort
 from collections.abc import Iterator
 
 import numpy as np
 
-from cep.compile.aggregate.rows import PartialRows, TimedRows, oldest
+from cep.compile.aggregate.rows import PartialRows, TimedRows
 from cep.compile.aggregate.spec import TIME_MAX, AggregateSpec
+from cep.compile.windows.pane_tables import PaneTables
 from cep.compile.windows.thin import EVERY, ThinPanes, are_thin
 from cep.compile.windows.thin_panes import ThinRows, gathered
 from cep.elements import describe_time
@@ -25,8 +24,6 @@ from cep.kernels.tables.table import Table
 RUNS_MAX, RUNS_UNSORTED, RUNS_TAKEN = 1 << 16, 16, 1024
 #: Thin panes that get tables between two pauses.
 SETTLED = 256
-#: Freed tables kept for new panes, and how many times larger than what the last pane used one may be (small ones are kept anyway).
-SPARES_MAX, SPARE_EXCESS, SPARE_BYTES_SMALL = 2, 4, 4_096
 
 
 @kernel("int64(const int64[:], int64, int64, int64, int64, int64[:], int64[:])")
@@ -48,37 +45,25 @@ def cut_panes(time: np.ndarray, start: int, pane: int, offset: int, time_max: in
 
 
 class Panes:
-    """`numbers` are those of the panes with a table, sorted. `merges`: rows of a window are needed more than once, so what is thin waits
-    as groups, not as rows."""
+    """`tables` and `thin`. `merges`: rows of a window are needed more than once, so what is thin waits as groups, not as rows."""
 
     def __init__(self, spec: AggregateSpec, merges: bool = False) -> None:
         self.spec, self.pane, self.offset = spec, spec.window.pane, spec.window.offset
-        self.numbers: list[int] = []
-        self.thin = ThinPanes[ThinRows]()
+        self.tables, self.thin = PaneTables(spec), ThinPanes[ThinRows]()
         self._merges = merges
-        self._bytes = 0  # of the tables of open panes and the spares
-        self._tables: dict[int, Table] = {}
-        self._spares: list[Table] = []
-        self._rows = 0  # groups of the pane freed last: what the next will need
         self._cut_numbers, self._cut_stops = np.empty(RUNS_MAX, np.int64), np.empty(RUNS_MAX, np.int64)
 
-    def __getitem__(self, number: int) -> Table:
-        """The table of a pane that has one."""
-        return self._tables[number]
-
     def __len__(self) -> int:
-        return len(self.numbers) + self.thin.panes
+        return len(self.tables) + self.thin.panes
 
     @property
     def bytes(self) -> int:
-        return self._bytes + self.thin.bytes
+        return self.tables.bytes + self.thin.bytes
 
     @property
     def first(self) -> int | None:
         """The first open pane."""
-        if not self.numbers:
-            return self.thin.first
-        return self.numbers[0] if self.thin.first is None else min(self.numbers[0], self.thin.first)
+        return min([*self.tables.numbers[:1], *([] if self.thin.first is None else [self.thin.first])], default=None)
 
     def start(self, number: int) -> int:
         """The first instant of a pane, µs."""
@@ -121,7 +106,7 @@ class Panes:
             if i and i % RUNS_TAKEN == 0:
                 yield
             self._check_open(number, int(rows.time[bounds[i]]), watermark)
-            self._add(number, rows, bounds[i], bounds[i + 1])
+            self.tables.add(number, rows, bounds[i], bounds[i + 1])
 
     def _check_open(self, number: int, time: int, watermark: int) -> None:
         if self.start(number + 1) <= watermark:
@@ -140,7 +125,7 @@ class Panes:
             numbers, starts = np.unique(piece.panes, return_index=True)
             stops = [*starts[1:].tolist(), len(piece)]
             for i, (number, start, stop) in enumerate(zip(numbers.tolist(), starts.tolist(), stops, strict=True), start=1):
-                self._add(number, piece.rows, start, stop)
+                self.tables.add(number, piece.rows, start, stop)
                 if i % SETTLED == 0:
                     yield
             yield
@@ -149,14 +134,14 @@ class Panes:
     def pieces(self, first: int, end: int) -> list[ThinRows]:
         """The groups of all panes from `first` to before `end`, at a stage that merges."""
         found = self.thin.between(first, end)
-        for number in self.between(first, end):
-            table = self._tables[number]
+        for number in self.tables.between(first, end):
+            table = self.tables[number]
             found.append(ThinRows(PartialRows.of(self.spec, table), np.full(table.rows, number)))
         return found
 
     def groups(self, first: int, end: int) -> int:
         """How many groups panes `first` to before `end` have, about."""
-        return sum(map(len, self.thin.between(first, end))) + sum(self._tables[number].rows for number in self.between(first, end))
+        return sum(map(len, self.thin.between(first, end))) + sum(self.tables[number].rows for number in self.tables.between(first, end))
 
     def _cut(self, rows: TimedRows, start: int) -> tuple[np.ndarray, np.ndarray]:
         # The time of a partial row is an end of its pane.
@@ -167,62 +152,9 @@ class Panes:
             )
         return self._cut_numbers[:runs], self._cut_stops[:runs]
 
-    def _add(self, number: int, rows: TimedRows, start: int, stop: int) -> None:
-        table = self._tables.get(number) or self._open(number)
-        self._bytes += rows.into(table, start, stop)
-        table.created = oldest(table.created, rows.created)
-
-    def _open(self, number: int) -> Table:
-        self._let_go()
-        fitting = [spare for spare in self._spares if spare.capacity >= self._rows]
-        if fitting:
-            table = fitting[0]
-            self._spares.remove(table)
-            table.clear()
-        else:
-            table = Table.make(self.spec.width, self.spec.sums, self._rows)
-            self._bytes += table.bytes
-        insort(self.numbers, number)
-        self._tables[number] = table
-        return table
-
-    def _let_go(self) -> None:
-        """Spares that partial rows on their way look at are theirs: one reference to the entries is the table's, one the argument's."""
-        kept = [spare for spare in self._spares if sys.getrefcount(spare.entries) <= 2]
-        if len(kept) < len(self._spares):
-            self._bytes += sum(spare.bytes for spare in kept) - sum(spare.bytes for spare in self._spares)
-            self._spares = kept
-
-    def free(self, number: int) -> None:
-        """The pane is over."""
-        self.numbers.pop(bisect_left(self.numbers, number))
-        table = self._tables.pop(number)
-        self._rows = table.rows
-        freed, most = [*self._spares, table], SPARE_EXCESS * max(table.bytes_used, SPARE_BYTES_SMALL)
-        self._spares = [each for each in freed if each.bytes <= most][-SPARES_MAX:]
-        if len(self._spares) < len(freed):
-            self._bytes += sum(each.bytes for each in self._spares) - sum(each.bytes for each in freed)
-
-    def grown(self, size: int) -> None:
-        """A table of an open pane takes `size` more bytes."""
-        self._bytes += size
-
     def largest(self) -> Table | None:
         """The pane with most groups; or all that is thin, as one pane."""
-        if self.numbers:
-            return max(self._tables.values(), key=lambda table: table.rows)
+        if self.tables.numbers:
+            return max((table for _, table in self.tables.items()), key=lambda table: table.rows)
         thin = [ThinRows(piece.rows, np.zeros(len(piece), np.int64)) for piece in self.thin.all()]
         return gathered(self.spec, thin).table if thin else None
-
-    def before(self, number: int) -> list[int]:
-        """Numbers of the panes before `number` that have a table."""
-        return self.numbers[: bisect_left(self.numbers, number)]
-
-    def between(self, first: int, end: int) -> list[int]:
-        """The same from `first` to before `end`."""
-        return self.numbers[bisect_left(self.numbers, first) : bisect_left(self.numbers, end)]
-
-    def items(self) -> Iterator[tuple[int, Table]]:
-        """Panes with a table, by number."""
-        for number in self.numbers:
-            yield number, self._tables[number]

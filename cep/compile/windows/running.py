@@ -62,7 +62,7 @@ class RunningFiring:
     def fire(self, watermark: int) -> Iterator[Fired]:
         panes, over = self.panes, self.panes.over(watermark)
         while (first := panes.first) is not None and first < over:
-            dense = panes.numbers[0] if panes.numbers else over
+            dense = panes.tables.numbers[0] if panes.tables.numbers else over
             if dense == first:
                 yield from panes.settle(first + 1)
                 yield from self._pane(first)
@@ -73,7 +73,7 @@ class RunningFiring:
                 panes.thin.free_before(end)
 
     def _pane(self, number: int) -> Iterator[Fired]:
-        table, end = self.panes[number], self.panes.start(number + 1)
+        table, end = self.panes.tables[number], self.panes.start(number + 1)
         for start in range(0, table.rows, ROWS_MAX):
             matrix = table.matrix[start : start + ROWS_MAX]
             numbers = self._merge(matrix, matrix.reshape(-1), table.arena, table.pool)
@@ -81,7 +81,7 @@ class RunningFiring:
             output.created = table.created
             yield self.panes.start(number), end, output
         rows = table.rows
-        self.panes.free(number)
+        self.panes.tables.free(number)
         self._forget(end, rows)
 
     def _thin(self, pieces: Sequence[ThinRows]) -> Iterator[Fired]:

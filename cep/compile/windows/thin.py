@@ -23,7 +23,7 @@ AT_ONCE, ROWS_AT_ONCE, FEWEST, ROWS_EACH = 8_192, 1 << 17, 4, 1_024
 EVERY = 1 << 62
 
 
-class Piece(Protocol):
+class ThinPiece(Protocol):
     """Rows, one or more, in ascending order of their panes, whose numbers are `panes`, int64[n]."""
 
     @property
@@ -41,7 +41,7 @@ class Piece(Protocol):
         """The same in memory of their own."""
 
 
-P = TypeVar("P", bound=Piece)
+P = TypeVar("P", bound=ThinPiece)
 
 
 def are_thin(panes: int, rows: int) -> bool:
@@ -58,7 +58,7 @@ def at_once(due: int, rows: Callable[[int], int], more: int = 0) -> int:
     return n if n >= FEWEST and found + more <= ROWS_EACH * n else 0
 
 
-def first_without_room(pieces: Sequence[Piece]) -> int:
+def first_without_room(pieces: Sequence[ThinPiece]) -> int:
     """The first pane that is not taken in one go with those before it; EVERY where there is room for all."""
     room = ROWS_AT_ONCE // max(len(pieces), 1)
     return min((int(piece.panes[room]) for piece in pieces if len(piece) > room), default=EVERY)

@@ -34,6 +34,7 @@ from cep.dataflow.state.hold import LOOK_ROWS, up_to
 from cep.dataflow.state.merging import ROWS_MAX
 from cep.dataflow.state.row_panes import RowPanes
 from cep.dataflow.state.thin_batches import joined
+from cep.dataflow.state.window_numbers import WindowNumbers
 from cep.elements import MIN_TIME, PAUSE, Batch, describe_time
 from cep.kernels.arrays import empty_batch
 from cep.kernels.best_rows import KERNELS
@@ -63,6 +64,7 @@ class SortOperator:
         self.watermark = self.since = MIN_TIME
         self.incomplete = 0
         self._panes = RowPanes(self.name, self.window, self.ranking)
+        self._numbers = WindowNumbers(self.window)
         self._window = free_prefix("_window", (*schema.names, self.rank))
         sliding = self.window.size != self.window.advance
         self._stacks = TopStacks(self.window, self._panes) if isinstance(operator, TopN) and sliding else None
@@ -85,12 +87,12 @@ class SortOperator:
         yield from self._fire(watermark)
 
     def _fire(self, watermark: int) -> Iterator[Batch]:
-        last = (watermark - self.window.offset - self.window.size) // self.window.advance
+        last = self._numbers.last(watermark)
         while (k := self._next_window) is not None and k <= last:
             if n := self._at_once(k, last):
                 yield from self._answers_of(k, k + n)
             else:
-                yield from self._panes.settle(self._pane_after(k))
+                yield from self._panes.settle(self._numbers.panes(k, k + 1)[1])
                 yield from self._answers(k)
             yield PAUSE
             self._leave(k + (n or 1))
@@ -102,54 +104,39 @@ class SortOperator:
         """The first window not yet fired that holds a row."""
         if (pane := self._panes.first) is None:
             return None
-        first = (pane * self.window.pane - self.window.size) // self.window.advance + 1
+        first = self._numbers.first_with(pane)
         return first if self._next is None else max(first, self._next)
-
-    def _start(self, k: int) -> int:
-        return k * self.window.advance + self.window.offset
-
-    def _end(self, k: int) -> int:
-        return self._start(k) + self.window.size
-
-    def _pane(self, k: int) -> int:
-        """The number of its first pane."""
-        return k * self.window.advance // self.window.pane
-
-    def _pane_after(self, k: int) -> int:
-        """The number of the one behind its last pane."""
-        return self._pane(k) + self.window.size // self.window.pane
 
     def _at_once(self, k: int, last: int) -> int:
         """How many windows from `k` to `last` are made in one go; 0: `k` by itself."""
-        overlap = -(-self.window.size // self.window.advance)
-        return at_once(last + 1 - k, lambda n: overlap * self._panes.rows(self._pane(k), self._pane_after(k + n - 1)))
+        return at_once(last + 1 - k, lambda n: self._numbers.overlap * self._panes.rows(*self._numbers.panes(k, k + n)))
 
     def _leave(self, k: int) -> None:
         """Windows before `k` are over, and panes that no other has."""
         self._next = k if self._next is None else max(k, self._next)
-        self._panes.leave(self._pane(self._next))
+        self._panes.leave(self._numbers.panes(self._next, self._next + 1)[0])
         if self._stacks is not None and self._panes.first is None:
             self._stacks.clear()
 
     def _answers(self, k: int) -> Iterator[Batch]:
-        ranked = self._panes.ranked(self._pane(k)) if self.window.size == self.window.pane else None
+        ranked = self._panes.ranked(self._numbers.panes(k, k + 1)[0]) if self.window.size == self.window.pane else None
         if ranked is None:
             ranked = self.ranking.of((yield from self._batches(k)))
-        if self._start(k) < self.since:
+        if self._numbers.start(k) < self.since:
             self.incomplete += len(ranked.rank)
             return
         for first in range(0, len(ranked.rank), ROWS_MAX):
             part = slice(first, first + ROWS_MAX)
             rows = ranked.rows.take(ranked.places[part])
             columns = {**rows.columns, self.rank: Column(INT64, ranked.rank[part])}
-            yield replace(rows, columns=columns, time=np.full(len(rows), self._end(k) - 1))
+            yield replace(rows, columns=columns, time=np.full(len(rows), self._numbers.end(k) - 1))
 
     def _answers_of(self, k: int, end: int) -> Iterator[Batch]:
         """Of windows `k` to before `end`."""
         if self._stacks is not None:
             self._stacks.clear()  # they are made anew where they are needed
-        pieces = self._panes.pieces(self._pane(k), self._pane_after(end - 1))
-        rows = joined([piece.repeated(*self._windows(piece.panes, k, end)) for piece in pieces])
+        pieces = self._panes.pieces(*self._numbers.panes(k, end))
+        rows = joined([piece.repeated(*self._numbers.with_panes(piece.panes, k, end)) for piece in pieces])
         yield PAUSE
         assert rows is not None, "window k has a row"
         columns: Columns = {**rows.rows.columns, self._window: Column(INT64, rows.panes)}
@@ -164,16 +151,10 @@ class SortOperator:
             answers = replace(rows_of, columns=named, time=starts + self.window.size - 1)
             yield answers if len(whole) == len(starts) else answers.take(whole)
 
-    def _windows(self, panes: np.ndarray, k: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first and the last of windows `k` to before `end` that have these panes, int64[n] each."""
-        times = panes * self.window.pane
-        least, greatest = (times - self.window.size) // self.window.advance + 1, times // self.window.advance
-        return np.maximum(least, k), np.minimum(greatest, end - 1)
-
     def _batches(self, k: int) -> Generator[Batch, None, list[Batch]]:
         if self._stacks is not None:
             return (yield from self._stacks.batches(k))
-        return (yield from together(self._panes.batches(self._pane(k), self._pane_after(k))))
+        return (yield from together(self._panes.batches(*self._numbers.panes(k, k + 1))))
 
     def watermark_after(self, watermark: int) -> int:
         return watermark
@@ -191,7 +172,7 @@ class SortOperator:
     @property
     def next_end(self) -> int | None:
         k = self._next_window
-        return None if k is None else self._end(k)
+        return None if k is None else self._numbers.end(k)
 
     @property
     def last_end(self) -> int | None:

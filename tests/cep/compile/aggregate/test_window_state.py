@@ -1,7 +1,7 @@
 """Aggregates over TIME windows against a slow, obvious reference: any rows, cuts, stages, instances, same answers to the bit.
 
 Tests `window_state.py`, `entries.py`, `groups.py`, `results.py`, `rows.py`, `source.py`, `spec.py`, `cep/compile/windows/firing.py`,
-`cep/compile/windows/panes.py`.
+`cep/compile/windows/panes.py`, `cep/compile/windows/pane_tables.py`.
 """
 
 from __future__ import annotations
