@@ -7,6 +7,8 @@ of whose matches a second the figure is.
 
 `crowded-together`, `crowded-apart`: an a, and what never comes behind it, of which each kind of loop has to do with all open starts.
 
+`repeated`: an a, then as many b as come, and what never comes behind them: time ends each start behind all the b that it took.
+
 `python -m benchmarks.measured.pattern QUESTION --records N [--ways] [--within ROWS] [--keys N]`
 """
 
@@ -39,7 +41,7 @@ from instance_manager import own_memory
 
 #: The C program's: `benchmarks/references/pattern.c`.
 KINDS, VALUES, WITHIN_US, OCTAVES, LIMIT = 3, 1_000, 100_000, 14, 1_000_000
-QUESTIONS = ("together", "apart", "crowded-together", "crowded-apart", "all", "told", "absent")
+QUESTIONS = ("together", "apart", "crowded-together", "crowded-apart", "repeated", "all", "told", "absent")
 SCHEMA = Schema.of({"t": "timestamp[us]", "k": "int64", "e": "int64", "v": "int64"})
 
 
@@ -68,6 +70,8 @@ def part_of(question: str) -> tuple[PatternPart, str]:
             return a.then(b).then(event("c", (col("e") == 2) & (col("v") < 0))), "to_next"
         case "crowded-apart":
             return a.then(event("b", (col("e") == 1) & (col("v") < row("a")["v"] - VALUES))), "to_next"
+        case "repeated":
+            return a.then(b.one_or_more()).then(event("c", (col("e") == 2) & (col("v") < 0))), "to_next"
         case "absent":
             return event("a").absent(event("d", col("e") < 0), for_="1h"), "past_last"
         case "all":

@@ -87,7 +87,7 @@ class Cohorts(RowsTold):
             stopped = let_pass_cohorts(self._all(), before)
             full = bool(self.desk[places.EMITTED])
             yield self._collected()
-            if stopped:
+            if stopped == 1:
                 self._make_room(full)
 
     def settle(self, before: int) -> None:

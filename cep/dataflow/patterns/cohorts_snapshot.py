@@ -92,4 +92,16 @@ def _restored_stages(cohorts: Cohorts, stages: SavedRows, rows: Renaming) -> Ren
     top = table[:, cohort_places.OUTLOOK] >= 0
     table[~top, cohort_places.STEP_ROW] = rows(table[~top, cohort_places.STEP_ROW])
     table[top, cohort_places.LAST_BELOW] = line(table[top, cohort_places.LAST_BELOW])
+    _find_lowest(table, line.first)
     return line
+
+
+def _find_lowest(table: np.ndarray, first: int) -> None:
+    """What follows from which stages are below which: of those in `table`, int64[n, STAGE_WORDS], whose numbers are from `first` on."""
+    own, below = np.arange(first, first + len(table)), table[:, cohort_places.BELOW]
+    has = below >= 0
+    table[below[has] - first, cohort_places.ABOVE] = own[has]
+    lowest = np.where(has, below, own)
+    while (further := lowest[lowest - first]).tobytes() != lowest.tobytes():  # twice as far down each time
+        lowest = further
+    table[:, cohort_places.LOWEST] = lowest

@@ -10,6 +10,7 @@ import numpy as np
 
 from cep.kernels.jit import apart, inlined
 from cep.kernels.patterns.cohort_places import (
+    ABOVE,
     BELOW,
     BESIDE,
     FIRST_DUE,
@@ -20,6 +21,7 @@ from cep.kernels.patterns.cohort_places import (
     HOLES,
     LAST_BELOW,
     LEFT_STAGES,
+    LOWEST,
     NEXT_NUMBER,
     OUTLOOK,
     RARE_MATCHES,
@@ -103,8 +105,18 @@ def new_cohort(tables: Tables, outlook: int, beside: int, first: int, upto: int,
     stages = stages_at(tables)
     stage = new_line(stages, desk_at(tables), FREE_STAGES, LEFT_STAGES)
     stages[stage, BELOW], stages[stage, BESIDE], stages[stage, FROM], stages[stage, UPTO] = below, beside, first, upto
-    stages[stage, OUTLOOK], stages[stage, LAST_BELOW] = outlook, below
+    stages[stage, OUTLOOK], stages[stage, LAST_BELOW], stages[stage, LOWEST] = outlook, below, stage
+    if below >= 0:
+        _be_first_below(tables, stage, stage, below)
     return stage
+
+
+@inlined
+def _be_first_below(tables: Tables, cohort: int, stage: int, below: int) -> None:
+    """`below`, which was a cohort, or beside another one, is the first one below `stage`, which was the lowest one of `cohort`."""
+    stages = stages_at(tables)
+    stages[stage, BELOW], stages[below, ABOVE] = below, stage
+    stages[cohort, LOWEST] = stages[below, LOWEST]
 
 
 @inlined
@@ -121,7 +133,7 @@ def put_below(tables: Tables, cohort: int, first: int, last: int) -> None:
     if stages[cohort, BELOW] >= 0:
         stages[stages[cohort, LAST_BELOW], BESIDE] = first
     else:
-        stages[cohort, BELOW] = first
+        _be_first_below(tables, cohort, cohort, first)
     stages[cohort, LAST_BELOW] = last
 
 
@@ -219,17 +231,16 @@ def apart_drop_first(tables: Tables, group: int, before: int, cohort: int) -> No
 
 @inlined
 def _leave_stages(tables: Tables, cohort: int, number: int) -> None:
-    """Stages whose starts are before `number` are over; those that had starts before it and have others are first ones."""
+    """Stages whose starts are before `number`, which the cohort has, are over: those that are have the lowest one among them."""
     stages = stages_at(tables)
-    stage, below = cohort, stages[cohort, BELOW]
-    while below >= 0 and stages[below, FROM] < number:
-        if stages[below, UPTO] > number:
-            stages[below, FROM] = number
-            stage, below = below, stages[below, BELOW]
-        else:
-            stages[stage, BELOW], stages[below, BESIDE] = stages[below, BESIDE], NONE
-            apart_free_stages(tables, below)
-            below = stages[stage, BELOW]
+    stage = stages[cohort, LOWEST]
+    while stages[stage, UPTO] <= number:
+        above, beside = stages[stage, ABOVE], stages[stage, BESIDE]
+        free_stage(tables, stage)
+        stages[above, BELOW], stages[cohort, LOWEST] = NONE, above
+        if beside >= 0:
+            _be_first_below(tables, cohort, above, beside)
+        stage = stages[cohort, LOWEST]
 
 
 @apart

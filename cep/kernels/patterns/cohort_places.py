@@ -11,6 +11,11 @@ Starts of a group are numbered as they come, and lie in its ring by their number
 UPTO, and so has a stage below. Cohorts that come to have one outlook are stages below one cohort. So the rows of a match are found from the
 last to the first, down the stages that have its start: each says what its step took, and the start has its first row.
 
+From a cohort, and from any stage that is not the first below another, a *line of descent* leads by first ones below to a last one, which it
+knows as its LOWEST. Stages whose starts are over are found from there on upwards, each once. FROM of those on it stays as starts end: what
+is before FROM of the cohort is over. To change it took a step for each row that a repeat had taken, for each start. Only the first cohort
+of a group loses starts and goes on with others, and it never comes below another one: so FROM and LOWEST of the others are right.
+
 A row is named by its number among all alone: those of a group are in order by it. Words of groups that have the same numbers as in `places`
 are the same: HEAD and TAIL (of cohorts), DUE.
 """
@@ -34,8 +39,9 @@ FRESH_RARE = (NONE, 0, 0, 0)
 RING_SCALE = 64
 #: Of a stage: the first one below; the next beside it, of a cohort the next of its group; numbers of its first start, and behind its last
 #: (NONE: the line is free); its outlook, or, if it is below another, -1 - the move of the step from there; the row of that step. Of a
-#: cohort in place of that: the last one below. Of one below, while they are looked through: the one above.
-BELOW, BESIDE, FROM, UPTO, OUTLOOK, STEP_ROW, ABOVE = range(7)
+#: cohort in place of that: the last one below. Of the first one below another, and of all while they are looked through: the one above.
+#: Of a cohort, and of one that is not the first below another: the last of those that are first ones below, itself if it has none.
+BELOW, BESIDE, FROM, UPTO, OUTLOOK, STEP_ROW, ABOVE, LOWEST = range(8)
 LAST_BELOW = STEP_ROW
 STAGE_WORDS = 8
 #: Of a start: event time of its first row; the number of that among all, times START_SCALE, and twice the move that began it, and one if

@@ -119,6 +119,8 @@ from cep.kernels.patterns.places import (
 AHEAD, SOON, LAST_SOON = 24, 14, 7
 #: Groups in which time passes together, and starts of each that are asked for: a quarter of a megabyte.
 DUE_GROUPS, DUE_STARTS = 32, 128
+#: Starts on which time decides in one call, and groups, behind which others may have their turn.
+PASSED_MAX = 8_192
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -133,29 +135,30 @@ def _group_due(tables: Tables, group: int) -> Number:
 
 
 @apart
-def apart_pass_cohorts(tables: Tables, group: int, before: int) -> bool:
-    """Time passes until right before `before`, which is a row's or a watermark; FAR: for ever. False: there is no room for what comes
-    out."""
+def apart_pass_cohorts(tables: Tables, group: int, before: int, most: int) -> Number:
+    """Time passes until right before `before`, which is a row's or a watermark; FAR: for ever. It decides on `most` starts at most. Returns
+    how many it may still, of which 0 is where it may not be done; NONE: there is no room for what comes out."""
     parameters = parameters_at(tables)
     groups, starts, stages = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables)
     complete, done = complete_at(tables), done_at(tables)
-    while groups[group, HEAD] >= 0:
+    while groups[group, HEAD] >= 0 and most > 0:
         due = _group_due(tables, group)
         if due >= before and before != FAR:
-            return True
+            return most
         cohort = groups[group, HEAD]
         if complete[stages[cohort, OUTLOOK]] >= 0:
             if not take_cohort_match(tables, group, NONE, cohort, due, NONE):
-                return False
+                return NONE
         else:
             told = parameters[WANTS_TIMED_OUT] and not starts[start_line(tables, group, groups[group, FIRST_NUMBER]), START_ROW] & 1
             if told and not apart_tell_start(tables, TIMED_OUT, group, cohort, 0, NONE, NONE, due, NONE):
-                return False
+                return NONE
             apart_drop_first(tables, group, NONE, cohort)
+        most -= 1
         cohort = groups[group, HEAD]
         if cohort >= 0 and done[stages[cohort, OUTLOOK]]:
             groups[group, FIRST_DUE] = due  # it has waited for those that are gone
-    return True
+    return most
 
 
 # --- a row ------------------------------------------------------------------------------------------------------------
@@ -312,8 +315,10 @@ def _renumber_stages(tables: Tables, group: int) -> None:
     while cohort >= 0:
         stage = cohort
         while True:
-            _renumber_stage(tables, group, stage)
             below = stages[stage, BELOW]
+            if below >= 0:
+                stages[below, FROM] = max(stages[below, FROM], stages[stage, FROM])
+            _renumber_stage(tables, group, stage)
             if below >= 0:
                 stages[below, ABOVE] = stage
                 stage = below
@@ -395,7 +400,7 @@ def _pass(tables: Tables, group: int, before: int) -> bool:
     if parameters[QUIET] and parameters[TTL] == FAR:
         _leave_behind(tables, group, before)
         return True
-    return _group_due(tables, group) >= before or bool(apart_pass_cohorts(tables, group, before))
+    return _group_due(tables, group) >= before or bool(apart_pass_cohorts(tables, group, before, FAR) >= 0)
 
 
 @apart
@@ -502,16 +507,18 @@ def _ask_for_due(tables: Tables, before: int) -> None:
 @kernel("int64(int64, int64)", on_demand=True)
 def let_pass_cohorts(tables: Tables, before: int) -> int:
     """Time passes in the groups that the heap has until right before `before`; FAR: for ever. Returns 0 when it is done, 1 where there is
-    no room."""
-    heap, desk = heap_at(tables), desk_at(tables)
+    no room, 2 where others may have their turn, and it has not come to the end."""
+    heap, desk, left = heap_at(tables), desk_at(tables), PASSED_MAX
     while desk[PENDING] > 0 or (desk[HEAP] > 0 and heap[0, 0] < before):
         if desk[PENDING] == 0:
             _take_due(tables, before)
             _ask_for_due(tables, before)
         while desk[PENDING] > 0:
             group, known = heap[desk[HEAP], 1], desk[HEAP]
-            if not apart_pass_cohorts(tables, group, before):
-                return 1
+            left = apart_pass_cohorts(tables, group, before, left)
+            if left <= 0:
+                return 2 if left == 0 else 1
+            left -= 1
             desk[PENDING] -= 1
             _watch(tables, group)
             if desk[HEAP] == known:
@@ -525,7 +532,7 @@ def settle_cohorts(tables: Tables, before: int) -> None:
     lines = cohort_groups_at(tables)
     for group in range(desk_at(tables)[GROUPS]):
         if lines[group, HEAD] >= 0 and _group_due(tables, group) < before:
-            apart_pass_cohorts(tables, group, before)
+            apart_pass_cohorts(tables, group, before, FAR)
 
 
 @kernel("void(int64, const int64[:])", on_demand=True)

@@ -1,28 +1,31 @@
 """Patterns whose starts go on together: by the definitions, and as where each way goes on by itself.
 
-Tests `cohorts_snapshot.py`, `cep/compile/patterns/cohorts.py`, `cep/kernels/patterns/cohort_lines.py`, `cep/kernels/patterns/cohorts.py`,
-`cep/kernels/patterns/lines.py`, `cep/model/patterns/outlooks.py`.
+Tests `cohorts_snapshot.py`, `cep/compile/patterns/cohorts.py`, `cep/kernels/patterns/cohort_lines.py`,
+`cep/kernels/patterns/cohort_places.py`, `cep/kernels/patterns/cohorts.py`, `cep/kernels/patterns/lines.py`,
+`cep/model/patterns/outlooks.py`.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
 from hypothesis import event as seen
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.compile.patterns.choice import each_way_apart
 from cep.compile.patterns.cohorts import Cohorts
 from cep.compile.patterns.ways import Ways
 from cep.dataflow.patterns.pattern import PatternOperator
-from cep.elements import MAX_TIME
+from cep.elements import MAX_TIME, PAUSE
 from cep.kernels.jit import compilations, interpreted, warm
-from cep.kernels.patterns import cohort_places, places
+from cep.kernels.patterns import cohort_places, cohorts, places
 from cep.model.expr import col
 from cep.model.operators import Pattern
 from cep.model.patterns.parts import PatternPart, event
@@ -76,11 +79,13 @@ def test_it_finds_what_the_definitions_say(pattern: Pattern, given_rows: list[tu
 
 
 @settings(deadline=None)
-@given(TOGETHER, rows(40), st.integers(0, 999), st.none() | st.integers(1, 4))
-def test_it_finds_what_ways_do(pattern: Pattern, given_rows: list[tuple[Any, ...]], seed: int, limit: int | None) -> None:
-    """Longer sequences than the definitions can be asked for, and groups with too many starts."""
+@given(TOGETHER, rows(40), st.integers(0, 999), st.none() | st.integers(1, 4), st.sampled_from((1, 3, cohorts.PASSED_MAX)))
+def test_it_finds_what_ways_do(pattern: Pattern, given_rows: list[tuple[Any, ...]], seed: int, limit: int | None, most: int) -> None:
+    """Longer sequences than the definitions can be asked for, and groups with too many starts; time decides on `most` of these at once."""
     pattern = pattern if limit is None else replace(pattern, limit=limit, on_limit="drop_oldest")
-    assert outcomes(pattern, given_rows, seed, apart=False) == outcomes(pattern, given_rows, seed, apart=True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cohorts, "PASSED_MAX", most)
+        assert outcomes(pattern, given_rows, seed, apart=False) == outcomes(pattern, given_rows, seed, apart=True)
 
 
 def outcomes(pattern: Pattern, given_rows: list[tuple[Any, ...]], seed: int, apart: bool) -> tuple[Any, int]:
@@ -113,6 +118,52 @@ def test_a_restored_instance_goes_on(pattern: Pattern, given_rows: list[tuple[An
         whole = run_alone(made_apart(pattern), arrivals, SCHEMA, choose)
         restored = run_restored(lambda: cohorts_of(pattern), ("k",), arrivals, SCHEMA, choose)
     assert made(restored) == made(whole)
+
+
+@settings(deadline=None)
+@given(TOGETHER, rows(40), st.integers(0, 999))
+def test_stages_are_where_they_are_looked_for(pattern: Pattern, given_rows: list[tuple[Any, ...]], seed: int) -> None:
+    """Whatever has ended, in the instance that took the rows and in one that is restored, and goes on with some of them."""
+    choose = random.Random(seed)
+    arrivals = tuples(given_rows, choose)
+    cut = choose.randrange(len(arrivals) + 1)
+    with interpreted():
+        operator, restored = cohorts_of(pattern), make(pattern)
+        assume(isinstance(operator.ways, Cohorts))
+        feed(operator, arrivals[:cut], arrivals[cut:], SCHEMA, choose)
+        restored.restore(operator.snapshot(), lambda port, columns: np.ones(len(keys_of(columns)), bool))
+        for each in (operator, restored):
+            assert isinstance(each.ways, Cohorts)
+            each.ways.settle(
+                places.FAR // 2 if each is operator and choose.random() < 0.2 else min((row.time for row in arrivals[cut:]), default=0)
+            )
+            are_in_place(each.ways)
+        feed(restored, arrivals[cut:], [], SCHEMA, choose)
+        are_in_place(restored.ways)
+
+
+def are_in_place(ways: Any) -> None:
+    """Stages in use are those that cohorts lead to, and each has an open start."""
+    reached = [
+        stage for group in np.flatnonzero(ways.groups[:, places.HEAD] >= 0) for stage in stages_of(ways, ways.groups[group, places.HEAD])
+    ]
+    assert sorted(reached) == ways.used_stages().tolist()
+
+
+def stages_of(ways: Cohorts, first: int) -> Iterator[int]:
+    """`first` and those beside it, and all below."""
+    while first >= 0:
+        line, lowest = ways.stages[first], first
+        assert line[cohort_places.FROM] < line[cohort_places.UPTO]
+        while (below := ways.stages[lowest, cohort_places.BELOW]) >= 0:
+            assert ways.stages[below, cohort_places.ABOVE] == lowest
+            assert line[cohort_places.FROM] < ways.stages[below, cohort_places.UPTO] <= ways.stages[lowest, cohort_places.UPTO]
+            yield below
+            yield from stages_of(ways, ways.stages[below, cohort_places.BESIDE])
+            lowest = below
+        assert line[cohort_places.LOWEST] == lowest
+        yield first
+        first = line[cohort_places.BESIDE]
 
 
 @settings(deadline=None)
@@ -183,6 +234,72 @@ def test_starts_that_await_the_same_are_one_cohort() -> None:
     with interpreted():
         found = fed(operator, [row_at(7, "c")], end=True)
     assert [(each.time, each.origin) for each in found] == [(7, (0, 7, number << 32)) for number in range(3)]
+
+
+def test_a_start_that_ends_costs_the_same_however_many_rows_a_repeat_took() -> None:
+    """Only the cohort knows of it, not each of the fifty stages below."""
+    operator = make(pattern_of(A.then(B.one_or_more()).then(C), after="to_next", within=100))
+    with interpreted():
+        fed(operator, [row_at(0, "a"), row_at(1, "a"), *(row_at(time, "b") for time in range(2, 52))])
+        ways = operator.ways
+        assert isinstance(ways, Cohorts)
+        before = ways.stages[: ways.desk[cohort_places.USED_STAGES]].copy()
+        assert list(ways.pass_time(101)) == [None]
+    assert ways.opened(1).tolist() == [1]
+    assert len(before) > 50
+    assert (ways.stages[: len(before)] != before).any(axis=1).sum() == 1
+
+
+def test_stages_are_over_with_their_last_start() -> None:
+    """Those beside each other, with those below, while time ends one start after the other."""
+    operator = make(pattern_of(A.then(B).then(C).then(D), after="to_next", within=100))
+    with interpreted():
+        fed(operator, [row_at(time, letter) for time, letter in enumerate("aababcabcabab")])
+        ways, counts = operator.ways, []
+        assert isinstance(ways, Cohorts)
+        for before in range(100, 114):
+            list(operator.on_watermark(before))
+            operator.ways.settle(before)
+            are_in_place(ways)
+            counts.append(len(ways.used_stages()))
+    assert counts == [9, 9, 8, 8, 6, 6, 6, 3, 3, 3, 2, 2, 0, 0]
+
+
+def test_stages_go_on_with_starts_that_have_other_numbers() -> None:
+    """The first of those that took the b is over, and a later one, when the ring of starts is made anew."""
+    part = A.then(B).then(C) | D.then(event("X", col("e") == "x"))
+    operator = make(pattern_of(part, after="to_next", within=20, measures=(("b", row("B")["v"]),)))
+    given_rows = [row_at(1_000, "a"), row_at(1_001, "a"), row_at(1_002, "b", 7), *(row_at(1_021, letter) for letter in "dxaaac")]
+    arrivals = [Tuple(each[0], (0, number), dict(zip(SCHEMA.names, each, strict=True))) for number, each in enumerate(given_rows)]
+    with interpreted():
+        found = run_alone(operator, arrivals, SCHEMA, random.Random(0))
+    assert [each.row["match.B.last.v.0"] for each in found] == [None, 7]
+
+
+def test_time_that_ends_many_starts_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nothing comes out of that, of one group or of many."""
+    monkeypatch.setattr(cohorts, "PASSED_MAX", 8)
+    pattern = pattern_of(A.then(B) | C.then(D), within=100)
+    for keys in ("p", "pqrst"):
+        operator = make(pattern)
+        with interpreted():
+            fed(operator, [row_at(time, "a", time, keys[time % len(keys)]) for time in range(40)])
+            assert not operator.ways.quiet
+            opened = [40]
+            for found in operator.on_watermark(500):
+                assert found is PAUSE
+                opened.append(int(operator.ways.opened(len(keys)).sum()))
+        assert opened[-1] == 0
+        assert all(before - after <= 8 for before, after in pairwise(opened))
+
+
+def test_time_that_ends_nothing_in_many_groups_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their starts have had their matches, but the heap knows of when they would be over."""
+    monkeypatch.setattr(cohorts, "PASSED_MAX", 8)
+    operator = make(pattern_of(A.then(B) | C.then(D), within=100))
+    with interpreted():
+        fed(operator, [row_at(time, letter, time, f"{number}") for time, letter in enumerate("ab") for number in range(40)])
+        assert list(operator.on_watermark(500)) == [PAUSE] * 5
 
 
 def test_restored_stages_have_their_rows() -> None:
