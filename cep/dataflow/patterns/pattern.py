@@ -43,7 +43,7 @@ GROUPS_MORE = 4_096
 
 
 class PatternOperator(SequentialOperator):
-    """`name`: of the pattern, which dead letters name. `schema`: of the rows of all inputs together, of which `inputs` are those of
+    """`pattern`: its name, which dead letters name. `schema`: of the rows of all inputs together, of which `inputs` are those of
     each; `tag`: the column that says which, if there are several."""
 
     def __init__(

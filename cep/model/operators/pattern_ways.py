@@ -25,7 +25,7 @@ from cep.model.patterns.families import Families, families_of
 from cep.model.patterns.forms import DEFINE, PATTERN, Definitions
 from cep.model.patterns.outlooks import Outlooks, outlooks_of, why_apart, why_by_ways
 from cep.model.patterns.parts import NEXT, Definition, Not, PatternPart, Var, walk
-from cep.model.patterns.refs import as_column, column_of, of_input, of_match, ref_field, typed_over
+from cep.model.patterns.refs import as_column, as_written, column_of, of_input, of_match, ref_field, typed_over
 from cep.model.patterns.rows import prevs_read, replaced, rows_read
 from cep.model.schema import BOOL, INT64, STRING, Field, Schema
 from cep.model.types import listing, text_of
@@ -146,7 +146,12 @@ class PatternDescription(InSequence):
         assert self.automaton
 
     def _error(self, message: str, pointer: str) -> QueryError:
-        return QueryError(f"operator {self.name!r}: {message}", pointer)
+        return QueryError(f"operator {self.pattern_name!r}: {message}", pointer)
+
+    @property
+    def pattern_name(self) -> str:
+        """What users call it, in a plan too."""
+        return self.name
 
     def _check_spans(self) -> None:
         for key in ("within", "ttl"):
@@ -243,7 +248,7 @@ class PatternDescription(InSequence):
             raise self._error(f"inputs: expected at least one, each once, got {', '.join(self.inputs) or 'none'}", "/inputs")
         schema = self.united(*inputs)
         for each in inputs:
-            check_columns(self.name, "by", self.by, each)
+            check_columns(self.pattern_name, "by", self.by, each)
         for name, definition in self.define:
             self._check_condition(name, definition, schema)
         self._check_measures(schema)
@@ -258,7 +263,12 @@ class PatternDescription(InSequence):
                     raise QueryError(f"{min(bare)!r} is of no row of the match: write row(variable)[{min(bare)!r}]")
             except QueryError as error:
                 raise self._error(f"measure {name!r}: {error.message}", f"/measures/{escaped(name)}{error.pointer}") from None
-        computed(self.name, "measures", tuple((name, replaced(expr, as_column)) for name, expr in self.measures), self.read_of(schema))
+        fields = tuple((name, replaced(expr, as_column)) for name, expr in self.measures)
+        try:
+            computed(self.pattern_name, "measures", fields, self.read_of(schema))
+        except QueryError as error:
+            refs = [ref for _, expr in self.measures for ref in rows_read(expr)]
+            raise QueryError(as_written(error.message, refs), error.pointer) from None
 
     def read_of(self, schema: Schema) -> Schema:
         """What measures read of a match, as columns, over rows of `schema`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from cep.errors import QueryError, meant
@@ -25,6 +26,13 @@ def column_of(name: str) -> str | None:
 def of_match(ref: RowRef) -> str:
     """What they call what a measure reads."""
     return "match." + ".".join(map(str, (ref.variable, ref.function, ref.column, ref.k)))
+
+
+def as_written(message: str, refs: Iterable[RowRef]) -> str:
+    """What is said of columns that `of_match` names, as it is said of rows of a match."""
+    for ref in sorted(refs, key=lambda each: -len(of_match(each))):  # one may begin as another one does
+        message = message.replace(of_match(ref), text_of(ref))
+    return message
 
 
 def ref_field(ref: RowRef, schema: Schema) -> Field:

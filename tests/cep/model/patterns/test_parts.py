@@ -134,13 +134,16 @@ def test_what_is_refused_is_said_with_its_place(make: Any, message: str, pointer
         (made(A.then(B), measures=(("m", row("B")["x"]),)), "no column 'x'", "/measures/m"),
         (made(A.then(B), measures=(("m", col("v")),)), "is of no row of the match", "/measures/m"),
         (made(A.then(B), measures=(("m", row("B").sum("w")),)), "measure 'm'", "/measures/m"),
+        (made(A.then(B), measures=(("m", row("B")["v"] + row("B")["w"]),)), "'m': B.v + B.w: expected numbers", "/measures/m"),
         (made(A.then(B), by=("x",)), "no column 'x'", "/by/0"),
     ],
 )
 def test_what_does_not_fit_the_columns_is_refused(pattern: Pattern, message: str, pointer: str) -> None:
+    """In the name of the pattern, not in that of what finds its matches."""
     with pytest.raises(QueryError) as caught:
         pattern.output_schema(SCHEMA)
     assert message in str(caught.value)
+    assert str(caught.value).startswith(f"operator {pattern.name!r}")
     assert caught.value.pointer.startswith(pointer)
 
 
