@@ -235,8 +235,16 @@ def _is_quiet(operator: PatternWays) -> bool:
     if any(state.wait is not None for state in operator.automaton.states):
         return False
     apart = operator.matches == ALL or operator.after == TO_NEXT
-    decided = operator.matches == ALL or all(COMPLETE not in items[1:] for items in operator.automaton.arrive)
+    decided = operator.matches == ALL or not _may_wait(operator.automaton)
     return apart and decided and not operator.timed_out and not operator.unmatched
+
+
+def _may_wait(automaton: Automaton) -> bool:
+    """May a start have a way that is complete while one that is preferred to it still awaits something? Where a row may be taken in several
+    ways, or what has taken it goes on in several, the later ones of these may come to the end first."""
+    taken = [automaton.initial, *([edge.target for edge in state.edges] for state in automaton.states)]
+    made = [[state for position in positions for state in automaton.arrive[position]] for positions in taken]
+    return any(state != COMPLETE for ways in made for state in ways[:-1])
 
 
 def _fans(automaton: Automaton) -> tuple[int, int]:

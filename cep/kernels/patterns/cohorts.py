@@ -70,10 +70,12 @@ from cep.kernels.patterns.cohort_places import (
 )
 from cep.kernels.patterns.cohort_tables import (
     begins_at,
+    chains_at,
     cohort_groups_at,
     cohort_starts_at,
     complete_at,
     done_at,
+    firsts_at,
     heeded_at,
     moves_at,
     rare_at,
@@ -205,12 +207,16 @@ def _move_cohorts(tables: Tables, group: int, bits: int, row: int) -> Number:
 
 @inlined
 def _ends_all(tables: Tables, group: int, bits: int) -> Number:
-    """The move that the row is to the group's first start, if that has its match with it and all that are open are over then; or NONE."""
+    """The move that the row is to the group's first start, if that has its match with it and all that are open are over then; or NONE: also
+    where it only ends what was preferred to a match without it, behind which others are open, and it may begin one."""
     groups, stages, parameters = cohort_groups_at(tables), stages_at(tables), parameters_at(tables)
     if parameters[SKIP] != PAST_LAST or groups[group, HEAD] < 0:
         return NONE
     move = moves_at(tables)[(stages[groups[group, HEAD], OUTLOOK] << parameters[VARIABLES]) + bits]
-    return move if move >= 0 and done_at(tables)[targets_at(tables)[move]] else NONE
+    if move < 0 or not done_at(tables)[targets_at(tables)[move]]:
+        return NONE
+    last = chains_at(tables)[firsts_at(tables)[move] + complete_at(tables)[targets_at(tables)[move]], 1]
+    return move if last >= 0 else NONE
 
 
 @inlined

@@ -195,6 +195,12 @@ EXAMPLES: dict[str, tuple[Pattern, str]] = {
     "a match is known when its last way has died": (pattern_of(A.then(B.times(1, 3)), within=4, timed_out=True), "abbaxxxxxab"),
     "a match that waited for an earlier start comes out when that is over": (pattern_of(A.then(B) | C.then(D), within=9), "acdxxxxxxxxxx"),
     "however often": (pattern_of(C.next(D) | A.then(B) | C.then(B), within=9), "acdacdxxxxxxxxxx"),
+    "a match that another way was preferred to comes out when time ends that": (
+        pattern_of(A.then(C) | A, within=3, after="to_next"),
+        "axaxcxxxxx",
+    ),
+    "the row that ends what was preferred to a match may begin the next": (pattern_of(A.not_then(A).then(C) | A, within=9), "aacaaxc"),
+    "and starts are open behind that match": (pattern_of(A.not_then(B).then(C) | A | D.then(C), within=9), "adbxcx"),
     "what may not come has not come": (pattern_of(A.absent(B, for_="3us"), measures=(("t", row("A")["t"]),)), "aaxbaxaxxxab"),
     "nor in the moment in which it is over": (pattern_of(A.absent(B, for_="3us")), "axxbaxxxb"),
     "nor right behind": (pattern_of(A.absent(B, for_="4us").not_next(C), after="to_next"), "aaxacxbaxxxxx"),
