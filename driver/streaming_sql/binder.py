@@ -65,6 +65,7 @@ class Binder:
         """The rows of a query. Raises SqlError."""
         inside = self._with_ctes(node)
         if isinstance(node, exp.Subquery):
+            self.nowhere.check_parts(node, "this", "with_")
             return inside.query(node.this)
         if isinstance(node, exp.Union):
             return inside._union(node)

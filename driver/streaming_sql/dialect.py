@@ -69,6 +69,7 @@ class SqlTokenizer(tokens.Tokenizer):
 class SqlParser(MatchParser):
     IS_PREDICATE_PRECEDENCE = parser.IsPredicatePrecedence.LOW  # `a > b IS TRUE` is of the comparison
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    FUNC_TOKENS: ClassVar[set[TokenType]] = {*parser.Parser.FUNC_TOKENS, TokenType.DIV}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         name: parser.Parser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "TRIM")
     }

@@ -160,6 +160,7 @@ SCALARS: dict[str, Scalar] = {
     "mod": Scalar(2, 2, lambda args: Binary("%", args[0], args[1]), "%"),
     **{name: _any(name) for name in ("coalesce", "greatest", "least", "concat", "hash")},
     **{name: _call("coalesce", 2) for name in ("ifnull", "nvl")},
+    **{name: Scalar(2, 2, lambda args: Binary("//", args[0], args[1]), "//") for name in ("div", "divide")},
     "nullif": _call("nullif", 2),
     **{name: Scalar(3, 3, _if, "when") for name in ("if", "iif")},
     "try": _call("try", 1),

@@ -151,7 +151,7 @@ class StatementParser(SqlParser):
         raise _Unknown(f"{start.text.upper()} begins no statement{meant(start.text.upper(), verbs)}", start.start)
 
     def _query(self) -> exp.Expr:
-        found = self._parse_select()
+        found = self._parse_select(nested=True, parse_subquery_alias=False)
         found = self._parse_query_modifiers(self._parse_set_operations(found)) if found is not None else None
         if found is None:
             self.raise_error("expected a query, SELECT …")

@@ -39,6 +39,8 @@ CREATE VIEW dear AS SELECT auction AS a, price * 2 AS twice FROM bid WHERE price
 WITH w AS (SELECT a, twice + 1 AS more FROM dear), v AS (SELECT a AS b, more FROM w WHERE more > 100) SELECT b AS a, more AS b FROM v;
 -- : union all
 SELECT auction, price FROM bid WHERE price > 50 UNION ALL SELECT id, category FROM auction UNION ALL SELECT auction, NULLIF(price, 7) FROM bid;
+-- : union all of queries in brackets
+(SELECT auction, price FROM bid WHERE price > 50) UNION ALL ((SELECT id, category FROM auction) UNION ALL (SELECT auction, divide(price, 7) FROM bid));
 -- : the same rows twice
 SELECT auction, price FROM bid WHERE price > 50 UNION ALL SELECT auction, price FROM bid WHERE price > 50;
 -- : distinct

@@ -73,7 +73,7 @@ FORMS: dict[str, tuple[str, Callable[[], Query]]] = {
     ),
     "but some": ("SELECT * EXCEPT (tags, at, channel) FROM bid", lambda: bid.map("select", auction=col("auction"), price=col("price"))),
     "expressions": (
-        "SELECT price * 0.9 AS a, price // 2 % 3 AS b, -price AS c, price / 2 AS d, lower(channel) || 'x' AS e FROM bid",
+        "SELECT price * 0.9 AS a, div(price, 2) % 3 AS b, -price AS c, price / 2 AS d, lower(channel) || 'x' AS e FROM bid",
         lambda: bid.map(
             "select",
             a=col("price") * 0.9,
