@@ -39,7 +39,7 @@ from cep.compile.aggregate.results import Instant
 from cep.compile.aggregate.rows import merge_in_pieces
 from cep.compile.aggregate.spec import AggregateSpec
 from cep.compile.windows.panes import Panes
-from cep.compile.windows.thin import at_once, first_without_room
+from cep.compile.windows.thin import at_once
 from cep.compile.windows.thin_panes import gathered
 from cep.kernels.tables.table import Table
 from cep.model.windows import CumulateWindow, TimeWindow
@@ -88,18 +88,16 @@ class PaneFiring:
     def fire(self, watermark: int) -> Iterator[Fired]:
         panes, over = self.panes, self.panes.over(watermark)
         while (first := panes.first) is not None and first < over:
-            if panes.tables.numbers and panes.tables.numbers[0] == first:
+            if (end := panes.together(first, over)) is None:
                 yield from panes.settle(first + 1)
                 yield panes.start(first), panes.start(first + 1), panes.tables[first]
                 panes.tables.free(first)
-                continue
-            end = min(over, panes.tables.numbers[0]) if panes.tables.numbers else over
-            end = min(end, max(first + 1, first_without_room(panes.thin.between(first, end))))
-            made = gathered(panes.spec, panes.thin.between(first, end))
-            starts = panes.starts(made.panes)
-            yield starts, starts + panes.pane, made.table
-            panes.thin.free_before(end)
-            yield None
+            else:
+                made = gathered(panes.spec, panes.thin.between(first, end))
+                starts = panes.starts(made.panes)
+                yield starts, starts + panes.pane, made.table
+                panes.thin.free_before(end)
+                yield None
 
     def panes_changed(self) -> None:
         pass

@@ -13,7 +13,7 @@ import numpy as np
 from cep.compile.aggregate.rows import PartialRows, TimedRows
 from cep.compile.aggregate.spec import TIME_MAX, AggregateSpec
 from cep.compile.windows.pane_tables import PaneTables
-from cep.compile.windows.thin import EVERY, ThinPanes, are_thin
+from cep.compile.windows.thin import EVERY, ThinPanes, are_thin, first_without_room
 from cep.compile.windows.thin_panes import ThinRows, gathered
 from cep.elements import describe_time
 from cep.errors import DataError, ProtocolError
@@ -130,6 +130,15 @@ class Panes:
                     yield
             yield
         self.thin.free_before(end)
+
+    def together(self, first: int, over: int) -> int | None:
+        """The end of the thin panes from `first`, the first open one, to before `over` that are made in one go; None: `first` has a
+        table."""
+        with_table = self.tables.numbers[0] if self.tables.numbers else EVERY
+        if with_table == first:
+            return None
+        end = min(over, with_table)
+        return min(end, max(first + 1, first_without_room(self.thin.between(first, end))))
 
     def pieces(self, first: int, end: int) -> list[ThinRows]:
         """The groups of all panes from `first` to before `end`, at a stage that merges."""

@@ -18,7 +18,6 @@ from cep.compile.aggregate.states import Extreme
 from cep.compile.windows.accumulator import Accumulator
 from cep.compile.windows.firing import Fired
 from cep.compile.windows.panes import Panes
-from cep.compile.windows.thin import first_without_room
 from cep.compile.windows.thin_panes import ThinRows, gathered
 from cep.kernels.tables.group_table import GroupTable
 from cep.kernels.tables.keys import Keys
@@ -62,13 +61,10 @@ class RunningFiring:
     def fire(self, watermark: int) -> Iterator[Fired]:
         panes, over = self.panes, self.panes.over(watermark)
         while (first := panes.first) is not None and first < over:
-            dense = panes.tables.numbers[0] if panes.tables.numbers else over
-            if dense == first:
+            if (end := panes.together(first, over)) is None:
                 yield from panes.settle(first + 1)
                 yield from self._pane(first)
             else:
-                end = min(over, dense)
-                end = min(end, max(first + 1, first_without_room(panes.thin.between(first, end))))
                 yield from self._thin(panes.thin.between(first, end))
                 panes.thin.free_before(end)
 
