@@ -84,8 +84,8 @@ BUGS = (
     Bug(
         "the last thin pane goes with those before it",
         f"{_COMPILE}/windows/thin.py",
-        "left = piece.between(end, int(piece.panes[-1]) + 1)",
-        "left = piece.between(end, int(piece.panes[-1]))",
+        "piece.between(end, int(piece.panes[-1]) + 1)",
+        "piece.between(end, int(piece.panes[-1]))",
     ),
     Bug(
         "groups of two thin panes are one",
@@ -102,8 +102,8 @@ BUGS = (
     Bug(
         "thin panes that get tables stay thin as well",
         f"{_COMPILE}/windows/panes.py",
-        "                yield\n            yield\n        self.thin.free_before(end)\n",
-        "                yield\n            yield\n",
+        "                    yield\n        self.thin.free_before(end)\n",
+        "                    yield\n",
     ),
     Bug(
         "long keys of a piece are looked for in the one before it",

@@ -35,6 +35,7 @@ from cep.kernels.tables.changes import ChangedBlocks, TakenBlocks
 from cep.kernels.tables.keys import decode_keys
 from cep.kernels.tables.pane_groups import number_pane_groups
 from cep.kernels.tables.table import FrozenTable, Table
+from cep.kernels.text import gather
 from cep.model.schema import INT64, Field, Schema
 
 __all__ = ["AggregateSpec", "GroupFailure", "WindowState"]
@@ -70,7 +71,7 @@ class WindowState:
         self._spare: list[np.ndarray] = []  # memory for the next snapshot
         self._tables = 0  # so many were taken for checkpoints
         spec.warm()
-        warm(cut_panes, number_pane_groups, *results.answer_kernels(spec))
+        warm(cut_panes, number_pane_groups, gather, *results.answer_kernels(spec))
 
     # Rows in
 
@@ -105,8 +106,8 @@ class WindowState:
 
     @property
     def groups(self) -> int:
-        """In all open panes; a row of a thin one counts for a group."""
-        return self._panes.thin.rows + sum(table.rows for _, table in self._panes.tables.items())
+        """In all open panes; what is thin has not been put into groups yet."""
+        return sum(table.rows for _, table in self._panes.tables.items())
 
     def _rows(self, batch: Batch) -> TimedRows:
         if self.spec.stage == "final":

@@ -24,7 +24,8 @@ then on. With 4 panes from the beginning to the next:
     window 4                  [4 ]
 
 Where many windows fire at once that have few groups each, all of them are made in one go, of what they have: so much for each window is
-done in Python that a few hundred groups are merged in the same time. They come out as one table, with a window for each group.
+done in Python that a few hundred groups are merged in the same time. They come out as one table, with a window for each group. What
+windows share is made once, by blocks of panes of twice the size each (`of_windows`).
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from cep.compile.aggregate.results import Instant
 from cep.compile.aggregate.rows import merge_in_pieces
 from cep.compile.aggregate.spec import AggregateSpec
 from cep.compile.windows.panes import Panes
-from cep.compile.windows.thin import at_once
-from cep.compile.windows.thin_panes import gathered
+from cep.compile.windows.thin import AtOnce, once_each
+from cep.compile.windows.thin_panes import gathered, of_windows
 from cep.kernels.tables.table import Table
 from cep.model.windows import CumulateWindow, TimeWindow
 
@@ -89,7 +90,7 @@ class PaneFiring:
         panes, over = self.panes, self.panes.over(watermark)
         while (first := panes.first) is not None and first < over:
             if (end := panes.together(first, over)) is None:
-                yield from panes.settle(first + 1)
+                yield from panes.settle_run(first, over)
                 yield panes.start(first), panes.start(first + 1), panes.tables[first]
                 panes.tables.free(first)
             else:
@@ -114,6 +115,7 @@ class SlidingFiring:
         self.spec, self.panes, self.window = spec, panes, spec.window
         self.size, self.advance = self.window.size // panes.pane, self.window.advance // panes.pane
         self.bytes = 0
+        self._choice = AtOnce()
         self._next: int | None = None  # windows before it have fired
         self._front: list[tuple[int, Table]] = []  # (j, panes from j·advance to the flip), least j last
         self._back: Table | None = None
@@ -138,7 +140,7 @@ class SlidingFiring:
     def fire(self, watermark: int) -> Iterator[Fired]:
         last = (self.panes.over(watermark) - self.size) // self.advance
         while (k := self._next_window()) is not None and k <= last:
-            if end := self._many(k, last):
+            if (end := self._many(k, last)) is not None:
                 yield from self._at_once(k, end)
                 continue
             yield from self.panes.settle(k * self.advance + self.size)
@@ -150,25 +152,35 @@ class SlidingFiring:
 
     def _many(self, k: int, last: int) -> int | None:
         """The window before which those from `k` on are better made in one go."""
-        first, overlap = k * self.advance, -(-self.size // self.advance)
         again = PANE_ROWS * self.size if self._front or self._back is not None else 0
-        found = at_once(last + 1 - k, lambda n: overlap * self.panes.groups(first, first + (n - 1) * self.advance + self.size), again)
-        return k + found if found else None
+        return self._choice.end(k, last, lambda n: self._rows(k, n), lambda n: self._with_rows(k, n), again)
+
+    def _with_rows(self, k: int, n: int) -> int:
+        """How many of `n` windows from `k` on have a row, at most."""
+        return min(n, self.panes.count(*self._panes_of(k, k + n)) * -(-self.size // self.advance))
+
+    def _rows(self, k: int, n: int) -> int:
+        """Of how many groups of panes and blocks of panes these are made, about."""
+        panes = self.panes.count(*self._panes_of(k, k + n))
+        groups = self.panes.groups(*self._panes_of(k, k + n))
+        return 2 * groups + self._with_rows(k, n) * self.size.bit_length() * -(-groups // max(panes, 1))
+
+    def _panes_of(self, k: int, end: int) -> tuple[int, int]:
+        """The first pane of windows `k` to before `end`, and the one behind their last."""
+        return k * self.advance, (end - 1) * self.advance + self.size
 
     def _at_once(self, k: int, end: int) -> Iterator[Fired]:
         """Windows `k` to before `end`."""
         self.panes_changed()  # stacks are made anew where they are needed
-        pieces = self.panes.pieces(k * self.advance, (end - 1) * self.advance + self.size)
+        pieces = self.panes.pieces(*self._panes_of(k, end))
+        panes = np.unique(np.concatenate([piece.panes for piece in pieces]))
         yield None
-        of_windows = [piece.repeated(*self._windows(piece.panes, k, end)) for piece in pieces]
-        made = gathered(self.spec, [piece for piece in of_windows if piece is not None])
-        starts = self.panes.starts(made.panes * self.advance)
-        yield starts, starts + self.window.size, made.table
+        numbers = once_each(np.maximum((panes - self.size) // self.advance + 1, k), np.minimum(panes // self.advance, end - 1))
+        firsts = numbers * self.advance
+        for made in of_windows(self.spec, pieces, numbers, firsts, firsts + self.size):
+            starts = self.panes.starts(made.panes * self.advance)
+            yield starts, starts + self.window.size, made.table
         yield from self._leave(end)
-
-    def _windows(self, panes: np.ndarray, k: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first and the last of windows `k` to before `end` that have these panes, int64[n] each."""
-        return np.maximum((panes - self.size) // self.advance + 1, k), np.minimum(panes // self.advance, end - 1)
 
     def _leave(self, k: int) -> Iterator[None]:
         """Windows before `k` are over."""
@@ -248,6 +260,7 @@ class CumulatingFiring:
     def __init__(self, spec: AggregateSpec, panes: Panes) -> None:
         self.spec, self.panes = spec, panes
         self.steps = spec.window.size // panes.pane
+        self._choice = AtOnce()
         self._next: int | None = None  # windows that end before this pane have fired
 
     @property
@@ -265,7 +278,7 @@ class CumulatingFiring:
     def fire(self, watermark: int) -> Iterator[Fired]:
         last = self.panes.over(watermark)
         while (number := self._next_number()) is not None and number <= last:
-            if end := self._many(number, last):
+            if (end := self._many(number, last)) is not None:
                 yield from self._at_once(number, end)
                 continue
             yield from self.panes.settle(number)
@@ -284,17 +297,27 @@ class CumulatingFiring:
 
     def _many(self, number: int, last: int) -> int | None:
         """The pane such that windows that end before `number` to before those of it are better made in one go."""
-        begin = self._begin(number)
-        found = at_once(last + 1 - number, lambda n: min(self.steps, n) * self.panes.groups(begin, number + n - 1))
-        return number + found if found else None
+        return self._choice.end(number, last, lambda n: self._rows(number, n), lambda n: self._with_rows(number, n))
+
+    def _with_rows(self, number: int, n: int) -> int:
+        """How many of `n` windows from the one that ends before pane `number` on have a row, at most."""
+        return min(n, self.panes.count(self._begin(number), number + n - 1) * self.steps)
+
+    def _rows(self, number: int, n: int) -> int:
+        """Of how many groups of panes and blocks of panes these are made, about."""
+        panes = self.panes.count(self._begin(number), number + n - 1)
+        groups = self.panes.groups(self._begin(number), number + n - 1)
+        return 2 * groups + self._with_rows(number, n) * self.steps.bit_length() * -(-groups // max(panes, 1))
 
     def _at_once(self, number: int, end: int) -> Iterator[Fired]:
         """Windows that end before panes `number` to before `end`; what windows to come need of them goes into their first pane."""
         pieces = self.panes.pieces(self._begin(number), end - 1)
+        panes = np.unique(np.concatenate([piece.panes for piece in pieces]))
         yield None
-        of_windows = [piece.repeated(*self._windows(piece.panes, number, end)) for piece in pieces]
-        made = gathered(self.spec, [piece for piece in of_windows if piece is not None])
-        yield self.panes.starts((made.panes - 1) // self.steps * self.steps), self.panes.starts(made.panes), made.table
+        numbers = once_each(np.maximum(panes + 1, number), np.minimum(panes // self.steps * self.steps + self.steps, end - 1))
+        for made in of_windows(self.spec, pieces, numbers, (numbers - 1) // self.steps * self.steps, numbers):
+            begins = (made.panes - 1) // self.steps * self.steps
+            yield self.panes.starts(begins), self.panes.starts(made.panes), made.table
         begin = self._begin(end)  # the first pane of the next window: of those before it nothing is needed any more
         self._next = end
         kept = [piece for each in pieces if (piece := each.between(begin, end - 1)) is not None]
@@ -304,10 +327,6 @@ class CumulatingFiring:
         if kept:
             left = gathered(self.spec, [replace(piece, panes=np.full(len(piece), begin)) for piece in kept])
             self.panes.thin.put(left.rows(self.spec))
-
-    def _windows(self, panes: np.ndarray, number: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first and the last of them that have these panes, int64[n] each."""
-        return np.maximum(panes + 1, number), np.minimum(panes // self.steps * self.steps + self.steps, end - 1)
 
     def _gather(self, first: int, end: int) -> Iterator[None]:
         """Merges the panes from behind `first` to before `end` into it."""

@@ -13,7 +13,7 @@ import numpy as np
 from cep.compile.aggregate.rows import PartialRows, TimedRows
 from cep.compile.aggregate.spec import TIME_MAX, AggregateSpec
 from cep.compile.windows.pane_tables import PaneTables
-from cep.compile.windows.thin import EVERY, ThinPanes, are_thin, first_without_room
+from cep.compile.windows.thin import EVERY, ROWS_AT_ONCE, ThinPanes, are_thin, first_without_room
 from cep.compile.windows.thin_panes import ThinRows, gathered
 from cep.elements import describe_time
 from cep.errors import DataError, ProtocolError
@@ -121,15 +121,21 @@ class Panes:
 
     def settle(self, end: int) -> Iterator[None]:
         """Thin panes before `end` get tables. It yields where there are many."""
+        put = 0
         for piece in self.thin.before(end):
             numbers, starts = np.unique(piece.panes, return_index=True)
-            stops = [*starts[1:].tolist(), len(piece)]
-            for i, (number, start, stop) in enumerate(zip(numbers.tolist(), starts.tolist(), stops, strict=True), start=1):
+            for number, start, stop in zip(numbers.tolist(), starts.tolist(), [*starts[1:].tolist(), len(piece)], strict=True):
                 self.tables.add(number, piece.rows, start, stop)
-                if i % SETTLED == 0:
+                put += 1
+                if put % SETTLED == 0:
                     yield
-            yield
         self.thin.free_before(end)
+
+    def settle_run(self, first: int, over: int) -> Iterator[None]:
+        """Of pane `first`, which has a table, and those right behind it that have one, what is thin goes into these."""
+        if self.thin.first is not None and self.thin.first <= first:
+            due = self.tables.between(first, min(over, first + SETTLED))
+            yield from self.settle(first + next((i for i, number in enumerate(due) if number != first + i), len(due)))
 
     def together(self, first: int, over: int) -> int | None:
         """The end of the thin panes from `first`, the first open one, to before `over` that are made in one go; None: `first` has a
@@ -150,7 +156,14 @@ class Panes:
 
     def groups(self, first: int, end: int) -> int:
         """How many groups panes `first` to before `end` have, about."""
-        return sum(map(len, self.thin.between(first, end))) + sum(self.tables[number].rows for number in self.tables.between(first, end))
+        tables = self.tables.between(first, end)
+        if len(tables) > ROWS_AT_ONCE:
+            return len(tables)
+        return sum(map(len, self.thin.between(first, end))) + sum(self.tables[number].rows for number in tables)
+
+    def count(self, first: int, end: int) -> int:
+        """How many of them there are, about."""
+        return self.thin.count(first, end) + len(self.tables.between(first, end))
 
     def _cut(self, rows: TimedRows, start: int) -> tuple[np.ndarray, np.ndarray]:
         # The time of a partial row is an end of its pane.

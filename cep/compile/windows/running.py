@@ -62,7 +62,7 @@ class RunningFiring:
         panes, over = self.panes, self.panes.over(watermark)
         while (first := panes.first) is not None and first < over:
             if (end := panes.together(first, over)) is None:
-                yield from panes.settle(first + 1)
+                yield from panes.settle_run(first, over)
                 yield from self._pane(first)
             else:
                 yield from self._thin(panes.thin.between(first, end))

@@ -15,12 +15,12 @@ import numpy as np
 THIN_PANES_MIN, THIN_ROWS = 4, 64
 #: More pieces than these are not kept; and what is left of a piece is copied where it is less than one part in so many.
 PIECES_MAX, WASTE = 32, 4
-#: Windows that may be made in one go, and rows of which they are; so many windows at least, with no more rows each.
-AT_ONCE, ROWS_AT_ONCE, FEWEST, ROWS_EACH = 8_192, 1 << 17, 4, 1_024
+#: Rows of which windows are made in one go; so many windows at least that have any, with no more rows each.
+ROWS_AT_ONCE, FEWEST, ROWS_EACH = 1 << 17, 4, 1_024
 
 
 #: Behind the number of every pane.
-EVERY = 1 << 62
+EVERY = (1 << 63) - 1
 
 
 class ThinPiece(Protocol):
@@ -49,13 +49,30 @@ def are_thin(panes: int, rows: int) -> bool:
     return panes >= THIN_PANES_MIN and rows <= THIN_ROWS * panes
 
 
-def at_once(due: int, rows: Callable[[int], int], more: int = 0) -> int:
-    """How many windows of `due` are better made in one go than one by one; 0: none. `rows(n)`: of so many rows the first n are made.
-    `more`: what has to be done besides is like so many rows."""
-    n = min(due, AT_ONCE)
-    while n >= FEWEST and (found := rows(n)) > ROWS_AT_ONCE:
-        n //= 2
-    return n if n >= FEWEST and found + more <= ROWS_EACH * n else 0
+class AtOnce:
+    """Which windows are made in one go. To look is to count what many panes hold, so where it was better to make them one by one, that is
+    done for a good part of those that were due."""
+
+    def __init__(self) -> None:
+        self._one_by_one: int | None = None  # up to this window
+
+    def end(self, k: int, last: int, rows: Callable[[int], int], windows: Callable[[int], int], more: int = 0) -> int | None:
+        """Windows `k` to before this one, which is behind `last` at most, are better made in one go; None: `k` by itself. The first n
+        are made of about `rows(n)` rows, and at most `windows(n)` of them have any. `more`: what has to be done besides is like so many
+        rows."""
+        due = last + 1 - k
+        if due < FEWEST or (self._one_by_one is not None and k < self._one_by_one):
+            return None
+        n = due
+        if rows(n) > ROWS_AT_ONCE:
+            n = FEWEST
+            while 2 * n < due and rows(2 * n) <= ROWS_AT_ONCE:
+                n *= 2
+        many, found = min(n, windows(n)), rows(n)
+        if many >= FEWEST and found <= ROWS_AT_ONCE and found + more <= ROWS_EACH * many:
+            return k + n
+        self._one_by_one = k + max(FEWEST, min(due, windows(due)) // 4)
+        return None
 
 
 def first_without_room(pieces: Sequence[ThinPiece]) -> int:
@@ -73,12 +90,18 @@ def repeated(least: np.ndarray, greatest: np.ndarray) -> tuple[np.ndarray, np.nd
     return rows, (least - ends + counts)[rows] + np.arange(len(rows))
 
 
+def once_each(least: np.ndarray, greatest: np.ndarray) -> np.ndarray:
+    """The windows that are `least` to `greatest`, int64[n], both ascending, of any row, in their order."""
+    before = np.append([-EVERY], greatest[:-1])
+    return repeated(np.maximum(least, before + 1), greatest)[1]
+
+
 class ThinPanes(Generic[P]):
     """The rows of thin panes that are open, in pieces as they came."""
 
     def __init__(self) -> None:
         self._pieces: list[P] = []
-        self._sizes: list[tuple[int, int]] = []  # of these pieces as they came or were copied: rows, bytes
+        self._sizes: list[tuple[int, int, int]] = []  # of these pieces: rows and bytes as they came or were copied, panes
         self.first: int | None = None  # the first pane
         self.bytes = 0
 
@@ -89,7 +112,11 @@ class ThinPanes(Generic[P]):
     @property
     def panes(self) -> int:
         """How many there are; those that lie in several pieces count for each."""
-        return sum(1 + int(np.count_nonzero(np.diff(piece.panes))) for piece in self._pieces)
+        return sum(panes for *_, panes in self._sizes)
+
+    def count(self, first: int, end: int) -> int:
+        """The same of `first` to before `end`."""
+        return sum(map(_panes_of, self.between(first, end)))
 
     @property
     def too_many(self) -> bool:
@@ -97,7 +124,7 @@ class ThinPanes(Generic[P]):
         return len(self._pieces) > PIECES_MAX
 
     def put(self, piece: P) -> None:
-        self._keep([*self._pieces, piece], [*self._sizes, (len(piece), piece.nbytes)])
+        self._keep([*self._pieces, piece], [*self._sizes, (len(piece), piece.nbytes, _panes_of(piece))])
 
     def between(self, first: int, end: int) -> list[P]:
         """Rows of panes `first` to before `end`."""
@@ -114,18 +141,23 @@ class ThinPanes(Generic[P]):
         """Panes before `end` are over."""
         if self.first is None or self.first >= end:
             return
-        kept, sizes = list[P](), list[tuple[int, int]]()
-        for piece, size in zip(self._pieces, self._sizes, strict=True):
-            left = piece.between(end, int(piece.panes[-1]) + 1)
-            if left is not None and WASTE * len(left) < size[0]:
+        kept, sizes = list[P](), list[tuple[int, int, int]]()
+        for piece, (rows, size, panes) in zip(self._pieces, self._sizes, strict=True):
+            left = piece if piece.panes[0] >= end else piece.between(end, int(piece.panes[-1]) + 1)
+            if left is None:
+                continue
+            if WASTE * len(left) < rows:
                 left = left.copied()
-                size = len(left), left.nbytes
-            if left is not None:
-                kept.append(left)
-                sizes.append(size)
+                rows, size = len(left), left.nbytes
+            kept.append(left)
+            sizes.append((rows, size, panes if left is piece else _panes_of(left)))
         self._keep(kept, sizes)
 
-    def _keep(self, pieces: list[P], sizes: list[tuple[int, int]]) -> None:
+    def _keep(self, pieces: list[P], sizes: list[tuple[int, int, int]]) -> None:
         self._pieces, self._sizes = pieces, sizes
         self.first = min((int(piece.panes[0]) for piece in pieces), default=None)
-        self.bytes = sum(size for _, size in sizes)
+        self.bytes = sum(size for _, size, _ in sizes)
+
+
+def _panes_of(piece: ThinPiece) -> int:
+    return 1 + int(np.count_nonzero(np.diff(piece.panes)))

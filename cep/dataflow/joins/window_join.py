@@ -23,7 +23,7 @@ from typing import TypeVar
 import numpy as np
 
 from cep.compile.join_rows import LEFT, RIGHT
-from cep.compile.windows.thin import EVERY, ThinPanes, are_thin, at_once
+from cep.compile.windows.thin import EVERY, AtOnce, ThinPanes, are_thin
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.joins.matching import Matcher, SideFormat, matcher_of
 from cep.dataflow.operators.context import BuildContext
@@ -54,6 +54,7 @@ class InputPanes:
         self.reach = -(-window.size // window.advance)  # panes in a window
         self._bytes = 0  # of panes that are not thin
         self._panes: dict[int, dict[int, list[Batch]]] = {}
+        self._rows: dict[int, int] = {}  # in each pane
         self._numbers: list[int] = []  # sorted
         self._thin = ThinPanes[ThinBatch]()
 
@@ -96,21 +97,28 @@ class InputPanes:
     def _put(self, number: int, mark: int, rows: Batch) -> None:
         if number not in self._panes:
             insort(self._numbers, number)
-            self._panes[number] = {}
+            self._panes[number], self._rows[number] = {}, 0
         self._panes[number].setdefault(mark, []).append(rows)
+        self._rows[number] += len(rows)
         self._bytes += batch_bytes(rows)
 
     def rows(self, k: int, end: int) -> int:
         """How many rows there are in all in windows `k` to before `end`, about."""
-        apart = sum(len(batch) for number in self._inside(k, end) for batches in self._panes[number].values() for batch in batches)
+        apart = sum(self._rows[number] for number in self._inside(k, end))
         return self.reach * (apart + sum(map(len, self._thin.between(k - self.reach, end - 1))))
 
-    def windows(self, k: int, end: int) -> ThinBatch | None:
+    def count(self, k: int, end: int) -> int:
+        """How many of these have a row, at most."""
+        return self.reach * (len(self._inside(k, end)) + self._thin.count(k - self.reach, end - 1))
+
+    def windows(self, k: int, end: int) -> Generator[Batch, None, ThinBatch | None]:
         """The rows of windows `k` to before `end`, once for each that they are in, in the order of these."""
         found = [piece.repeated(*self._windows_of(piece.panes, k, end)) for piece in self._thin.between(k - self.reach, end - 1)]
         for number in self._inside(k, end):
-            for mark, batches in self._panes[number].items():
-                for batch in batches:
+            pane = self._panes[number]
+            for mark in pane:
+                pane[mark] = yield from together(pane[mark])
+                for batch in pane[mark]:
                     panes = np.full(len(batch), number)
                     found.append(ThinBatch(batch, panes).repeated(*self._windows_of(panes, max(k, mark), end)))
         rows = joined(found)
@@ -148,6 +156,7 @@ class InputPanes:
         over = bisect_left(self._numbers, k - self.reach)
         gone, self._numbers = self._numbers[:over], self._numbers[over:]
         for number in gone:
+            del self._rows[number]
             self._bytes -= sum(batch_bytes(batch) for batches in self._panes.pop(number).values() for batch in batches)
 
     def marked(self) -> Iterator[tuple[int, Batch]]:
@@ -169,6 +178,7 @@ class WindowJoinOperator:
         self.sides = InputPanes(join.window), InputPanes(join.right_window)
         self.since = MIN_TIME
         self.incomplete = 0  # windows with rows that begin before `since`
+        self._choice = AtOnce()
         self._next: int | None = None  # windows before it are over
         warm(number_pane_groups)
 
@@ -193,10 +203,10 @@ class WindowJoinOperator:
         last = (watermark - self.offset) // self.advance
         while (k := self._next_window()) is not None and k <= last:
             self._leave(k)
-            n = self._at_once(k, last)
-            yield from self._fire_all(k, k + n) if n else self._fire(k)
+            end = self._many(k, last)
+            yield from self._fire(k) if end is None else self._fire_all(k, end)
             yield PAUSE
-            self._leave(k + (n or 1))
+            self._leave(k + 1 if end is None else end)
         self._leave(last + 1)
 
     def watermark_after(self, watermark: int) -> int:
@@ -242,18 +252,21 @@ class WindowJoinOperator:
                 alone = np.flatnonzero(met == 0)
                 yield from self.matcher.unmatched(side, block, alone, np.full(len(alone), end - 1))
 
-    def _at_once(self, k: int, last: int) -> int:
-        """How many windows from `k` to `last` are made in one go; 0: `k` by itself."""
+    def _many(self, k: int, last: int) -> int | None:
+        """The window before which those from `k` on are better made in one go."""
         if self._end(k) - max(side.size for side in self.sides) < self.since:
-            return 0
-        return at_once(last + 1 - k, lambda n: sum(side.rows(k, k + n) for side in self.sides))
+            return None
+        rows, windows = (lambda n, of=of: sum(of(side, k, k + n) for side in self.sides) for of in (InputPanes.rows, InputPanes.count))
+        return self._choice.end(k, last, rows, windows)
 
     def _fire_all(self, k: int, end: int) -> Iterator[Batch]:
         """Windows `k` to before `end`."""
-        sides = [side.windows(k, end) for side in self.sides]
+        left = yield from self.sides[LEFT].windows(k, end)
         yield PAUSE
+        right = yield from self.sides[RIGHT].windows(k, end)
+        yield PAUSE
+        sides = left, right
         matched = [np.zeros(0 if side is None else len(side), np.uint8) for side in sides]
-        left, right = sides
         if left is not None and right is not None:
             met = ((a, b) for a, b, _ in self._met(left, right).pairs())
             yield from self.matcher.matches((left.rows, right.rows), met, matched, lambda a, _: self._end(left.panes[a]) - 1)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from cep.compile.aggregate.results import listed
 from cep.compile.aggregate.spec import free_prefix
-from cep.compile.windows.thin import EVERY, at_once
+from cep.compile.windows.thin import EVERY, AtOnce
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.operators.chunk_sort import ChunkSort
 from cep.dataflow.operators.context import BuildContext
@@ -64,7 +64,7 @@ class SortOperator:
         self.watermark = self.since = MIN_TIME
         self.incomplete = 0
         self._panes = RowPanes(self.name, self.window, self.ranking)
-        self._numbers = WindowNumbers(self.window)
+        self._numbers, self._choice = WindowNumbers(self.window), AtOnce()
         self._window = free_prefix("_window", (*schema.names, self.rank))
         sliding = self.window.size != self.window.advance
         self._stacks = TopStacks(self.window, self._panes) if isinstance(operator, TopN) and sliding else None
@@ -89,13 +89,14 @@ class SortOperator:
     def _fire(self, watermark: int) -> Iterator[Batch]:
         last = self._numbers.last(watermark)
         while (k := self._next_window) is not None and k <= last:
-            if n := self._at_once(k, last):
-                yield from self._answers_of(k, k + n)
+            end = self._many(k, last)
+            if end is not None:
+                yield from self._answers_of(k, end)
             else:
                 yield from self._panes.settle(self._numbers.panes(k, k + 1)[1])
                 yield from self._answers(k)
             yield PAUSE
-            self._leave(k + (n or 1))
+            self._leave(k + 1 if end is None else end)
         self._leave(last + 1)
         self.watermark = max(self.watermark, watermark)
 
@@ -107,9 +108,11 @@ class SortOperator:
         first = self._numbers.first_with(pane)
         return first if self._next is None else max(first, self._next)
 
-    def _at_once(self, k: int, last: int) -> int:
-        """How many windows from `k` to `last` are made in one go; 0: `k` by itself."""
-        return at_once(last + 1 - k, lambda n: self._numbers.overlap * self._panes.rows(*self._numbers.panes(k, k + n)))
+    def _many(self, k: int, last: int) -> int | None:
+        """The window before which those from `k` on are better made in one go."""
+        panes, overlap = self._panes, self._numbers.overlap
+        rows, windows = (lambda n, of=of: overlap * of(*self._numbers.panes(k, k + n)) for of in (panes.rows, panes.count))
+        return self._choice.end(k, last, rows, windows)
 
     def _leave(self, k: int) -> None:
         """Windows before `k` are over, and panes that no other has."""

@@ -138,7 +138,6 @@ class RowPanes:
         """Thin panes before `end` are kept by themselves."""
         for piece in self.thin.before(end):
             yield from self._add_runs(piece)
-            yield PAUSE
         self.thin.free_before(end)
 
     def _numbers_of(self, time: np.ndarray) -> np.ndarray:
@@ -166,8 +165,12 @@ class RowPanes:
         return [batch for number in self.between(first, end) for batch in self._panes[number].batches]
 
     def rows(self, first: int, end: int) -> int:
-        """How many there are in panes `first` to before `end`."""
+        """How many there are in panes `first` to before `end`, about."""
         return sum(map(len, self.thin.between(first, end))) + sum(self._panes[number].rows for number in self.between(first, end))
+
+    def count(self, first: int, end: int) -> int:
+        """How many panes they are in, about."""
+        return self.thin.count(first, end) + len(self.between(first, end))
 
     def pieces(self, first: int, end: int) -> list[ThinBatch]:
         """What is in them."""

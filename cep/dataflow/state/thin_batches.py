@@ -56,9 +56,9 @@ class ThinBatch:
         return ThinBatch(self.rows.take(np.arange(len(self))), self.panes.copy()).compacted()
 
     def apart(self) -> Iterator[tuple[int, Batch]]:
-        """Panes and their rows."""
+        """Panes and their rows, in memory of their own where there are several."""
         for start, stop in pairwise([*self.starts.tolist(), len(self)]):
-            yield int(self.panes[start]), self.rows if stop - start == len(self) else self.rows.take(slice(start, stop))
+            yield int(self.panes[start]), self.rows if stop - start == len(self) else self.rows.take(np.arange(start, stop))
 
     def repeated(self, least: np.ndarray, greatest: np.ndarray) -> ThinBatch:
         """Each row once for each of the windows `least` to `greatest`, int64[n], which may be none; windows take the place of panes."""

@@ -31,6 +31,7 @@ from cep.kernels.columns import NO_BYTES, Column, Columns
 from cep.kernels.jit import Kernel, inlined, kernel
 from cep.kernels.machine.memory import copy_bytes, equal_bytes, load_word
 from cep.kernels.tables.hashing import LONG, hash_bytes
+from cep.kernels.text import gather
 from cep.model.schema import BINARY, Field
 from cep.values import value
 
@@ -86,6 +87,20 @@ def joined_keys(keys: Sequence[Keys]) -> Keys:
 def moved_keys(w1: np.ndarray, by: int) -> np.ndarray:
     """Second words of keys, the bytes of whose long ones lie `by` further behind."""
     return np.where((w1 >> _TOP) == LONG, w1 + np.uint64(by), w1)
+
+
+def packed_keys(keys: Keys) -> Keys:
+    """The same with just the bytes that they need. `gather` has to be compiled."""
+    (long,) = ((keys.w1 >> _TOP) == LONG).nonzero()
+    if not len(long):
+        return Keys(keys.w0, keys.w1, NO_BYTES)
+    starts = (keys.w1[long] & _OFFSET).astype(np.int64)
+    offsets = np.zeros(len(long) + 1, np.int32)
+    np.cumsum(keys.data[starts[:, None] + np.arange(4)].view(np.uint32)[:, 0] + 4, out=offsets[1:])
+    body, w1 = np.empty(int(offsets[-1]), np.uint8), keys.w1.copy()
+    gather(keys.data, starts, offsets, body)
+    w1[long] = _LONG_WORD | offsets[:-1].astype(np.uint64)
+    return Keys(keys.w0, w1, body)
 
 
 Encoder = Callable[[Columns], Keys]

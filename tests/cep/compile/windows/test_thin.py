@@ -88,7 +88,6 @@ LIMITS = st.fixed_dictionaries(
         "THIN_ROWS": st.sampled_from([1, 2, 64]),
         "PIECES_MAX": st.sampled_from([1, 2, 32]),
         "WASTE": st.sampled_from([1, 4]),
-        "AT_ONCE": st.sampled_from([1, 3, 8_192]),
         "ROWS_AT_ONCE": st.sampled_from([1, 5, 1 << 17]),
         "FEWEST": st.sampled_from([1, 4]),
         "ROWS_EACH": st.sampled_from([1, 3, 1_024]),
