@@ -61,7 +61,7 @@ class AtOnce:
         are made of about `rows(n)` rows, and at most `windows(n)` of them have any. `more`: what has to be done besides is like so many
         rows."""
         due = last + 1 - k
-        if due < FEWEST or (self._one_by_one is not None and k < self._one_by_one):
+        if due < FEWEST or more > ROWS_EACH * due or (self._one_by_one is not None and k < self._one_by_one):
             return None
         n = due
         if rows(n) > ROWS_AT_ONCE:
