@@ -342,9 +342,8 @@ def _ended(seq: Run, taken: Taken, n: int, derivation: Derivation, last: int) ->
     """All its rows are there: it is complete now, or when nothing has come for as long as it says."""
     if not derivation.waits:
         return Thread(n, taken, seq.event(last), True)
-    behind = range(last + 1, len(seq.rows))
-    until = seq.rows[last].time + max((span for _, span in derivation.spans), default=0)
-    for i in behind:
+    until = seq.rows[last].time + max((span for _, span in derivation.spans), default=NEVER)
+    for i in [i for i in range(last + 1, len(seq.rows)) if seq.rows[i].time <= until]:
         late = any(seq.rows[i].time <= seq.rows[last].time + span and seq.holds(name, taken, i) for name, span in derivation.spans)
         if late or (i == last + 1 and any(seq.holds(name, taken, i) for name in derivation.directly)):
             return Thread(n, taken, seq.event(i), False)

@@ -1411,6 +1411,13 @@ OUTSIDE_BUGS = (
         (_PATTERNS,),
     ),
     Bug(
+        "a group whose matches are numbered is forgotten while it lives",
+        "cep/dataflow/patterns/pattern.py",
+        "if numbered and ttl is not None:",
+        "if numbered and ttl is None:",
+        (_PATTERNS,),
+    ),
+    Bug(
         "a measure is over the rows of all variables",
         "cep/compile/patterns/measures.py",
         "emitted.rows[:, 2] == self.variables[variable]",

@@ -117,6 +117,11 @@ class Cohorts(RowsTold):
         found: np.ndarray = lines[:, cohort_places.NEXT_NUMBER] - lines[:, cohort_places.FIRST_NUMBER] - rare[:, cohort_places.HOLES]
         return found
 
+    def numbered_groups(self, groups: int, since: int) -> np.ndarray:
+        rare = self.rare[:groups]
+        found: np.ndarray = (rare[:, cohort_places.RARE_MATCHES] > 0) & (rare[:, cohort_places.RARE_LAST] >= since)
+        return found
+
     def open_starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of starts that are open, group by group and in order: their groups, their numbers, their lines."""
         groups = np.flatnonzero(self.groups[:, places.HEAD] >= 0)

@@ -135,6 +135,12 @@ class PatternGroups(ABC):
         idle: np.ndarray = self.groups[:groups, places.HEAD] < 0
         return idle
 
+    def numbered_groups(self, groups: int, since: int) -> np.ndarray:
+        """bool[groups]: which of them had matches, and their last rows at `since` or later. Where they have a time to live."""
+        lines = self.groups[:groups]
+        found: np.ndarray = (lines[:, places.MATCHES] > 0) & (lines[:, places.LAST] >= since)
+        return found
+
     def opened(self, groups: int) -> np.ndarray:
         """int64[groups]: how many starts of each are open."""
         found: np.ndarray = self.groups[:groups, places.OPEN]

@@ -25,7 +25,7 @@ from cep.dataflow.patterns.kept_rows import KeptRows
 from cep.dataflow.patterns.outcomes import Outcomes
 from cep.dataflow.state.hold import Hold
 from cep.dataflow.state.lags import KERNELS, Lag, Lags
-from cep.elements import MAX_TIME, PAUSE, Batch
+from cep.elements import MAX_TIME, MIN_TIME, PAUSE, Batch
 from cep.errors import StateLimitExceeded
 from cep.kernels.columns import Column, nulls
 from cep.kernels.jit import warm
@@ -191,12 +191,15 @@ class PatternOperator(SequentialOperator):
             self.ways.renumber_rows(self.kept.keep(self.ways.named_rows(self.kept.rows)))
 
     def _forget(self, watermark: int) -> Iterator[Batch]:
-        """Groups that have nothing open, if they are many; where matches are numbered, a group's number goes on."""
-        numbered = self.operator.rows == ALL_ROWS and self.operator.time_to_live is None
-        if numbered or len(self.numbers) < 2 * self._groups_left + GROUPS_MORE:
+        """Groups that have nothing open, if they are many; where matches are numbered, a group's number goes on as long as it lives."""
+        numbered, ttl = self.operator.rows == ALL_ROWS, self.operator.time_to_live
+        if (numbered and ttl is None) or len(self.numbers) < 2 * self._groups_left + GROUPS_MORE:
             return
         self.ways.settle(min(watermark, places.FAR))
-        kept = np.flatnonzero(~self.ways.idle_groups(len(self.numbers)))
+        left = ~self.ways.idle_groups(len(self.numbers))
+        if numbered and ttl is not None:
+            left |= self.ways.numbered_groups(len(self.numbers), max(watermark - ttl, MIN_TIME))
+        kept = np.flatnonzero(left)
         for _ in self.numbers.keeping(kept):
             yield PAUSE
         self.ways.keep_groups(kept)

@@ -41,6 +41,7 @@ from tests.cep.dataflow.patterns.test_pattern import (
     D,
     check,
     executions,
+    in_turn,
     keys_of,
     make,
     one_of_letters,
@@ -67,7 +68,7 @@ def cohorts_of(pattern: Pattern) -> PatternOperator:
 def test_by_example(what: str) -> None:
     pattern, letters = EXAMPLES[what]
     assert isinstance(make(pattern).ways, Cohorts)
-    check(pattern, [row_at(time, letter, time) for time, letter in enumerate(letters)], ONE_INSTANCE)
+    check(pattern, in_turn(letters), ONE_INSTANCE)
 
 
 @settings(deadline=None)

@@ -27,6 +27,7 @@ from cep.compile.patterns.ways import Ways
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.patterns.pattern import PatternOperator
 from cep.dataflow.state.hold import Hold
+from cep.elements import MAX_TIME
 from cep.errors import StateLimitExceeded
 from cep.kernels.columns import Columns
 from cep.kernels.jit import compilations, interpreted
@@ -42,7 +43,7 @@ from tests.strategies import Case, Execution
 from tests.strategies.patterns import patterns
 from tests.support.plans import planned
 from tests.support.running import expected_of, run_case
-from tests.support.single_operator import Tuple, feed, made, rows_of, run_alone, run_restored
+from tests.support.single_operator import Tuple, batch_of, feed, made, rows_of, run_alone, run_restored, watermark
 
 SCHEMA = Schema.of({"t": "timestamp[us]", "k": "string", "e": "string?", "v": "int64?", "x": "float64", "w": "string?"})
 STREAM = Stream("s", SCHEMA, ColumnRef("t"), 3)
@@ -178,7 +179,12 @@ def row_at(time: int, letter: str, v: int = 0, key: str = "p") -> tuple[Any, ...
     return (time, key, letter, v, 0.0, "")
 
 
-#: What has to be right, starts together or each way by itself -> the pattern, and the letters that come, one a moment.
+def in_turn(letters: str) -> list[tuple[Any, ...]]:
+    """One a moment; nothing comes where there is a space."""
+    return [row_at(time, letter, time) for time, letter in enumerate(letters) if letter != " "]
+
+
+#: What has to be right, starts together or each way by itself -> the pattern, and the letters that come (`in_turn`).
 EXAMPLES: dict[str, tuple[Pattern, str]] = {
     "a way may not skip what another with its rows takes": (pattern_of(A.then(C) | A.then(B).then(D), within=9), "abcd"),
     "a row between is forbidden": (pattern_of(A.not_then(B).then(C), within=9), "abcac"),
@@ -203,6 +209,10 @@ EXAMPLES: dict[str, tuple[Pattern, str]] = {
     "and starts are open behind that match": (pattern_of(A.not_then(B).then(C) | A | D.then(C), within=9), "adbxcx"),
     "what may not come has not come": (pattern_of(A.absent(B, for_="3us"), measures=(("t", row("A")["t"]),)), "aaxbaxaxxxab"),
     "nor in the moment in which it is over": (pattern_of(A.absent(B, for_="3us")), "axxbaxxxb"),
+    "nor right behind, as long as it may not come": (
+        pattern_of(A.absent(B, for_="2us").not_next(C), after="to_next"),
+        "a cxxa  c",
+    ),
     "nor right behind": (pattern_of(A.absent(B, for_="4us").not_next(C), after="to_next"), "aaxacxbaxxxxx"),
     "of two that wait the preferred one is the match, or what is left": (
         pattern_of(A.absent(B, for_="4us") | EITHER.absent(D, for_="4us")),
@@ -225,13 +235,13 @@ EXAMPLES: dict[str, tuple[Pattern, str]] = {
 def test_by_example(what: str) -> None:
     pattern, letters = EXAMPLES[what]
     assert isinstance(make(pattern).ways, Ways)
-    check(pattern, [row_at(time, letter, time) for time, letter in enumerate(letters)], ONE_INSTANCE)
+    check(pattern, in_turn(letters), ONE_INSTANCE)
 
 
 COUNTED: dict[str, Any] = {"ttl": 2, "rows": "all", "measures": (("n", row("A").count()),)}
 
 
-@pytest.mark.parametrize(
+IN_EACH_LOOP = pytest.mark.parametrize(
     "pattern",
     [
         pattern_of(A, within=1, matches="all", **COUNTED),
@@ -240,11 +250,29 @@ COUNTED: dict[str, Any] = {"ttl": 2, "rows": "all", "measures": (("n", row("A").
     ],
     ids=["families", "cohorts", "ways"],
 )
+
+
+@IN_EACH_LOOP
 @pytest.mark.parametrize("last", [-2, -1, 0])
 def test_matches_are_numbered_anew_with_the_group_whenever_its_last_row_was(pattern: Pattern, last: int) -> None:
     """The microsecond before 1970 stood for no row."""
     letters = ((-1, "a"), (0, "b"), (9, "a"), (10, "b"))
     check(pattern, [row_at(last + time, letter, time) for time, letter in letters], ONE_INSTANCE)
+
+
+@IN_EACH_LOOP
+def test_matches_are_numbered_on_where_groups_without_any_start_are_forgotten(pattern: Pattern, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as their time to live is not over."""
+    monkeypatch.setattr("cep.dataflow.patterns.pattern.GROUPS_MORE", -100)
+    operator, found = make(pattern), []
+    with interpreted():
+        for time, letter in ((0, "a"), (1, "b"), (2, "a"), (3, "b"), (9, "a"), (10, "b")):
+            arrival = Tuple(time, (0, time), dict(zip(SCHEMA.names, row_at(time, letter, time), strict=True)))
+            operator.on_batch(batch_of([arrival], SCHEMA), 0)
+            found += watermark(operator, time + 1)
+        found += watermark(operator, MAX_TIME)
+    assert [each.row["match_number"] for each in found if each.row["variable"] == "A"] == [1, 2, 1]
+    assert not len(operator.numbers)
 
 
 @settings(deadline=None, max_examples=30)
