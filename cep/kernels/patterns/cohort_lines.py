@@ -311,17 +311,19 @@ def apart_tell_start(tables: Tables, kind: int, group: int, cohort: int, chain: 
 
 @inlined
 def _mark_used(tables: Tables, group: int, cohort: int, first: int, stop: int) -> None:
-    """Starts behind the first one of `cohort` whose rows are among those that came out from `first` to before `stop`."""
+    """Starts behind the first one of `cohort` whose rows are among those that came out from `first` to before `stop`. From the last on: all
+    that are open between its first two rows need not be looked at, as they would be for each of them in turn."""
     groups, starts, stages, rows = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables), rows_at(tables)
-    number, k = stages[cohort, FROM] + 1, first
-    while k < stop and number < groups[group, NEXT_NUMBER]:
+    number, k = groups[group, NEXT_NUMBER] - 1, stop - 1
+    while k > first and number > stages[cohort, FROM]:
         start = start_line(tables, group, number)
-        if first_row(starts, start) < rows[k, 1]:
-            number += 1
-        else:
-            if first_row(starts, start) == rows[k, 1]:
+        row = first_row(starts, start)
+        if 0 <= row < rows[k, 1]:
+            k -= 1
+        else:  # also one that is over
+            if row == rows[k, 1]:
                 starts[start, START_ROW] |= 1
-            k += 1
+            number -= 1
 
 
 @inlined

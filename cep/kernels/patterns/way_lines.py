@@ -260,10 +260,11 @@ def _resume(tables: Tables, node: int) -> Number:
 
 @inlined
 def _mark_used(tables: Tables, start: int, node: int) -> None:
-    """Starts behind `start` whose rows are in the match that ends with `node`."""
+    """Starts behind `start` whose rows are in the match that ends with `node`. Those between its first two rows need not be looked at, as
+    they would be for each of them in turn."""
     starts, nodes = starts_at(tables), nodes_at(tables)
     other = groups_at(tables)[starts[start, GROUP], TAIL]
-    while other != start and node >= 0:
+    while other != start and nodes[node, PARENT] >= 0:
         if starts[other, SEQ0] >> 1 > nodes[node, NODE_SEQ]:
             other = starts[other, BEFORE]
         elif starts[other, SEQ0] >> 1 < nodes[node, NODE_SEQ]:

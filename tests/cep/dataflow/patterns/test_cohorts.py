@@ -25,7 +25,7 @@ from cep.compile.patterns.ways import Ways
 from cep.dataflow.patterns.pattern import PatternOperator
 from cep.elements import MAX_TIME, PAUSE
 from cep.kernels.jit import compilations, interpreted, warm
-from cep.kernels.patterns import cohort_places, cohorts, places
+from cep.kernels.patterns import cohort_lines, cohort_places, cohorts, places
 from cep.model.expr import col
 from cep.model.operators import Pattern
 from cep.model.patterns.parts import PatternPart, event
@@ -249,6 +249,22 @@ def test_a_start_that_ends_costs_the_same_however_many_rows_a_repeat_took() -> N
     assert ways.opened(1).tolist() == [1]
     assert len(before) > 50
     assert (ways.stages[: len(before)] != before).any(axis=1).sum() == 1
+
+
+def test_what_came_out_is_not_looked_for_among_all_starts_that_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty have their matches by one row, of which none has another's first row: it took 1,300 looks to know that."""
+    looks, first_row = [], cohort_lines.first_row
+
+    def looked(starts: np.ndarray, start: int) -> int:
+        looks.append(start)
+        return int(first_row(starts, start))
+
+    monkeypatch.setattr(cohort_lines, "first_row", looked)
+    operator = make(pattern_of(A.then(B), after="to_next", within=100, timed_out=True))
+    with interpreted():
+        assert len(fed(operator, [row_at(time, "a") for time in range(50)] + [row_at(50, "b")])) == 50
+    assert isinstance(operator.ways, Cohorts)
+    assert 50 <= len(looks) < 200
 
 
 def test_stages_are_over_with_their_last_start() -> None:
