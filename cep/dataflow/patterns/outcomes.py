@@ -3,7 +3,7 @@ in `out` which it is; a branch reads its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 from cep.compile.aggregate.results import GroupFailure, describe_group, origins
 from cep.compile.patterns.groups import Emitted
 from cep.compile.patterns.measures import Measures
-from cep.dataflow.dead_letters import DeadLetters
+from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.operators.operator import put_overflows
 from cep.dataflow.patterns.kept_rows import KeptRows
 from cep.dataflow.state.merging import ROWS_MAX
@@ -23,10 +23,11 @@ from cep.kernels.patterns.columns import begins_of, order_together
 from cep.kernels.tables.group_numbers import GroupNumbers
 from cep.kernels.tables.hashing import fold_origins
 from cep.kernels.tables.keys import empty_keys, encode_keys
+from cep.model.expr import RowRef
 from cep.model.operators import PatternWays
 from cep.model.operators.pattern_ways import ALL_ROWS, MATCH_NUMBER, OUT, VARIABLE
 from cep.model.patterns.checks import ALL
-from cep.model.patterns.refs import of_input, of_match, ref_field
+from cep.model.patterns.refs import as_written, column_of, of_input, of_match, ref_field
 from cep.model.schema import INT64, STRING, Field, Schema
 
 
@@ -165,3 +166,27 @@ def _only(emitted: Emitted, mine: np.ndarray) -> Emitted:
 
 def _nothing(field: Field, n: int) -> Column:
     return nulls(field.type, n) if field.nullable else Column(field.type, np.zeros(n, np.int64))
+
+
+class BranchLetters(DeadLetters):
+    """The letters of a branch, put among `letters` in users' words: `columns` has what the ways call what measures read of a match
+    (`refs`), and columns of the input."""
+
+    def __init__(self, letters: DeadLetters, refs: Sequence[RowRef], columns: Sequence[str]) -> None:
+        super().__init__()
+        self.whole, self.refs = letters, refs
+        self.columns = {name: own for name in columns if (own := column_of(name)) is not None}
+
+    @property
+    def takes_values(self) -> bool:
+        return self.whole.takes_values
+
+    def put(self, letter: Letter) -> None:
+        record = letter.record.partition(", ")[2] if letter.record.startswith(f"{OUT}=") else letter.record
+        for name, own in self.columns.items():
+            record = f", {record}".replace(f", {name}=", f", {own}=").removeprefix(", ")
+        reason, record = (as_written(text, self.refs) for text in (letter.reason, record))
+        self.whole.put(replace(letter, reason=reason, record=record))
+
+    def count_only(self, operator: str, rows: int) -> None:
+        self.whole.count_only(operator, rows)

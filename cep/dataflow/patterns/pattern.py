@@ -22,7 +22,7 @@ from cep.dataflow.operators.sequential import HELD, SequentialOperator
 from cep.dataflow.outputs.text_codes import TextCodes
 from cep.dataflow.patterns import cohorts_snapshot, families_snapshot, ways_snapshot
 from cep.dataflow.patterns.kept_rows import KeptRows
-from cep.dataflow.patterns.outcomes import Outcomes
+from cep.dataflow.patterns.outcomes import BranchLetters, Outcomes
 from cep.dataflow.state.hold import Hold
 from cep.dataflow.state.lags import KERNELS, Lag, Lags
 from cep.elements import MAX_TIME, MIN_TIME, PAUSE, Batch
@@ -35,6 +35,7 @@ from cep.kernels.tables.group_numbers import GroupNumbers
 from cep.model.operators import PatternBranch, PatternWays
 from cep.model.operators.pattern_ways import ALL_ROWS
 from cep.model.patterns.refs import of_prev
+from cep.model.patterns.rows import rows_read
 from cep.model.schema import INT64, Field, Schema
 
 LAGS = "lags"
@@ -275,4 +276,5 @@ def build_branch(branch: PatternBranch, context: BuildContext) -> ChainOperator 
     schema = context.columns(branch.input)
     chain = compile_chain(branch.steps(schema.names), schema)
     kind = TextChainOperator if chain.makes_texts else ChainOperator
-    return kind(branch.name, chain, context.clock, context.dead_letters)
+    refs = [ref for _, expr in branch.measures for ref in rows_read(expr)]
+    return kind(branch.name, chain, context.clock, BranchLetters(context.dead_letters, refs, schema.names))

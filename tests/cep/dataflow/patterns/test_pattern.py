@@ -421,6 +421,16 @@ def test_of_two_streams(pattern: Pattern, one: list[tuple[Any, ...]], other: lis
     assert_same_answer(expected.outputs, ran.outputs)
 
 
+def test_a_measure_that_fails_is_said_as_it_is_written() -> None:
+    """Not by what finds matches calls what it reads."""
+    pattern = pattern_of(A.then(B), measures=(("s", row("A")["v"] + row("B").max("v")),))
+    with interpreted():
+        ran = run_case(Case(query_of(pattern), {"s": [Partition(0, [row_at(0, "a", 2**62), row_at(1, "b", 2**62)])]}), ONE_INSTANCE)
+    (letter,) = [each for letters in ran.outcome.dead_letters for each in letters.take(2)]
+    assert (letter.operator, letter.reason) == ("p", "field 's': integer overflow in A.v + B.max(v)")
+    assert letter.record == f"k='p', A.v={2**62}, B.max(v)={2**62}"
+
+
 @pytest.mark.timeout(600)  # it compiles half a minute where nothing else runs
 def test_machine_code_finds_the_same_and_nothing_compiles_while_it_runs() -> None:
     """Conditions of every kind at once."""
