@@ -72,7 +72,7 @@ class TestPlanted:
                 self._let_go(len(self.behind))
 
         monkeypatch.setattr(KeptChannel, "send", end_at_once)
-        assert first_wrong(167)
+        assert first_wrong(1076)
 
     def test_kept_rows_that_are_in_no_checkpoint(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(KeptChannel, "kept", lambda self: iter(()))

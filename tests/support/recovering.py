@@ -37,7 +37,7 @@ FULL = [
     )
 ]
 #: Seeds of queries that recover (`simulation.workload`).
-SEEDS = tuple(seed for seed in range(600) if seed // 4 % 3 == 2)
+SEEDS = tuple(seed for seed in range(1_200) if seed // 4 % 3 == 2)
 #: Likewise over published streams.
 PUBLISHED = tuple(seed for seed in range(SEEDS_OF_A_QUERY * PUBLISHED_FROM, 800) if seed // SEEDS_OF_A_QUERY % 3 == 1)
 

@@ -313,7 +313,7 @@ def bytes_of_groups(function: Function, values_of_group: Callable[[int], Sequenc
     state = WindowState(spec, "a")
     rows = [(k, v) for k in range(groups) for v in values_of_group(k)]
     state.add(batch_of(spec, [1] * len(rows), {"k": [k for k, _ in rows], "v": [v for _, v in rows]}))
-    (_, table) = next(iter(state._panes.items()))
+    (_, table) = next(iter(state._panes.tables.items()))
     assert state.bytes >= table.bytes_used
     return float(table.bytes_used / groups)
 
