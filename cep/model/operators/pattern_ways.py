@@ -220,7 +220,8 @@ class PatternDescription(InSequence):
         directly = any(edge.directly or edge.by == NEXT for edge in edges) or any(
             s.wait is not None and s.wait.directly for s in self.automaton.states
         )
-        return self.unmatched or prevs or directly
+        said = any(getattr(part, "by", None) == NEXT for part, _ in walk(self.pattern))  # also where it joins nothing
+        return self.unmatched or prevs or directly or said
 
     # Schemas
 

@@ -207,6 +207,10 @@ EXAMPLES: dict[str, tuple[Pattern, str]] = {
     ),
     "the row that ends what was preferred to a match may begin the next": (pattern_of(A.not_then(A).then(C) | A, within=9), "aacaaxc"),
     "and starts are open behind that match": (pattern_of(A.not_then(B).then(C) | A | D.then(C), within=9), "adbxcx"),
+    "next that joins nothing has all rows in the sequence": (
+        pattern_of(A.times(1, 1, by="next"), ttl=2, rows="all", measures=(("m", row("A")["v"]),)),
+        "axxxxxa",
+    ),
     "what may not come has not come": (pattern_of(A.absent(B, for_="3us"), measures=(("t", row("A")["t"]),)), "aaxbaxaxxxab"),
     "nor in the moment in which it is over": (pattern_of(A.absent(B, for_="3us")), "axxbaxxxb"),
     "nor right behind, as long as it may not come": (
