@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import numpy as np
@@ -27,6 +28,10 @@ class Holder:
 
 @pytest.fixture(autouse=True)
 def nothing_is_kept() -> Iterator[None]:
+    """Nor anything of the tests before, in this process, that lies in cycles and would come to it in the midst of a test."""
+    gc.collect()
+    keep(0)
+    let_go()
     yield
     let_go()
     keep(0)
