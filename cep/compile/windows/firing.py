@@ -153,17 +153,12 @@ class SlidingFiring:
     def _many(self, k: int, last: int) -> int | None:
         """The window before which those from `k` on are better made in one go."""
         again = PANE_ROWS * self.size if self._front or self._back is not None else 0
-        return self._choice.end(k, last, lambda n: self._rows(k, n), lambda n: self._with_rows(k, n), again)
+        work = lambda n: self.panes.work(*self._panes_of(k, k + n), self._with_rows(k, n), self.size)  # noqa: E731
+        return self._choice.end(k, last, work, lambda n: self._with_rows(k, n), again)
 
     def _with_rows(self, k: int, n: int) -> int:
         """How many of `n` windows from `k` on have a row, at most."""
         return min(n, self.panes.count(*self._panes_of(k, k + n)) * -(-self.size // self.advance))
-
-    def _rows(self, k: int, n: int) -> int:
-        """Of how many groups of panes and blocks of panes these are made, about."""
-        panes = self.panes.count(*self._panes_of(k, k + n))
-        groups = self.panes.groups(*self._panes_of(k, k + n))
-        return 2 * groups + self._with_rows(k, n) * self.size.bit_length() * -(-groups // max(panes, 1))
 
     def _panes_of(self, k: int, end: int) -> tuple[int, int]:
         """The first pane of windows `k` to before `end`, and the one behind their last."""
@@ -297,17 +292,13 @@ class CumulatingFiring:
 
     def _many(self, number: int, last: int) -> int | None:
         """The pane such that windows that end before `number` to before those of it are better made in one go."""
-        return self._choice.end(number, last, lambda n: self._rows(number, n), lambda n: self._with_rows(number, n))
+        begin = self._begin(number)
+        work = lambda n: self.panes.work(begin, number + n - 1, self._with_rows(number, n), self.steps)  # noqa: E731
+        return self._choice.end(number, last, work, lambda n: self._with_rows(number, n))
 
     def _with_rows(self, number: int, n: int) -> int:
         """How many of `n` windows from the one that ends before pane `number` on have a row, at most."""
         return min(n, self.panes.count(self._begin(number), number + n - 1) * self.steps)
-
-    def _rows(self, number: int, n: int) -> int:
-        """Of how many groups of panes and blocks of panes these are made, about."""
-        panes = self.panes.count(self._begin(number), number + n - 1)
-        groups = self.panes.groups(self._begin(number), number + n - 1)
-        return 2 * groups + self._with_rows(number, n) * self.steps.bit_length() * -(-groups // max(panes, 1))
 
     def _at_once(self, number: int, end: int) -> Iterator[Fired]:
         """Windows that end before panes `number` to before `end`; what windows to come need of them goes into their first pane."""

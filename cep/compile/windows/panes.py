@@ -63,7 +63,7 @@ class Panes:
     @property
     def first(self) -> int | None:
         """The first open pane."""
-        return min([*self.tables.numbers[:1], *([] if self.thin.first is None else [self.thin.first])], default=None)
+        return self.thin.first_beside(self.tables.numbers)
 
     def start(self, number: int) -> int:
         """The first instant of a pane, µs."""
@@ -164,6 +164,11 @@ class Panes:
     def count(self, first: int, end: int) -> int:
         """How many of them there are, about."""
         return self.thin.count(first, end) + len(self.tables.between(first, end))
+
+    def work(self, first: int, end: int, windows: int, span: int) -> int:
+        """To make so many windows of `span` of these panes of them, by blocks (`of_windows`), is like so many rows, about."""
+        groups = self.groups(first, end)
+        return 2 * groups + windows * span.bit_length() * -(-groups // max(self.count(first, end), 1))
 
     def _cut(self, rows: TimedRows, start: int) -> tuple[np.ndarray, np.ndarray]:
         # The time of a partial row is an end of its pane.

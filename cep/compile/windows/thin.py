@@ -17,8 +17,6 @@ THIN_PANES_MIN, THIN_ROWS = 4, 64
 PIECES_MAX, WASTE = 32, 4
 #: Rows of which windows are made in one go; so many windows at least that have any, with no more rows each.
 ROWS_AT_ONCE, FEWEST, ROWS_EACH = 1 << 17, 4, 1_024
-
-
 #: Behind the number of every pane.
 EVERY = (1 << 63) - 1
 
@@ -105,9 +103,9 @@ class ThinPanes(Generic[P]):
         self.first: int | None = None  # the first pane
         self.bytes = 0
 
-    @property
-    def rows(self) -> int:
-        return sum(map(len, self._pieces))
+    def first_beside(self, numbers: Sequence[int]) -> int | None:
+        """The first pane of these and of those `numbers`, ascending, that are kept otherwise."""
+        return min([*numbers[:1], *([] if self.first is None else [self.first])], default=None)
 
     @property
     def panes(self) -> int:

@@ -65,9 +65,7 @@ class InputPanes:
     @property
     def first(self) -> int | None:
         """The number of the oldest pane."""
-        if not self._numbers:
-            return self._thin.first
-        return self._numbers[0] if self._thin.first is None else min(self._numbers[0], self._thin.first)
+        return self._thin.first_beside(self._numbers)
 
     def add(self, batch: Batch, mark: int = MIN_TIME) -> Iterator[Batch]:
         """It pauses where rows are of very many panes."""

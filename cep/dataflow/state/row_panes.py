@@ -110,9 +110,7 @@ class RowPanes:
     @property
     def first(self) -> int | None:
         """The first pane with a row."""
-        if not self.numbers:
-            return self.thin.first
-        return self.numbers[0] if self.thin.first is None else min(self.numbers[0], self.thin.first)
+        return self.thin.first_beside(self.numbers)
 
     def add(self, batch: Batch) -> Iterator[Batch]:
         """It pauses where rows are of very many panes. Raises DataError for event times beyond ±TIME_MAX."""
