@@ -17,7 +17,7 @@ from math import sqrt
 #: Of the time of an instance manager, what checkpoints may cost it as far as that is counted; and what orchestrator and ZooKeeper may
 #: have for them. That caches are empty behind one is in neither, nor are the first and the last of a query: with these it is at most three
 #: per cent (`benchmarks/log/recovery.md`).
-SHARE, LED_SHARE = 0.014, 0.01
+SHARE, LED_SHARE = 0.01, 0.01
 #: Of their CPU, in seconds, what one costs them: of a small query, among many (`benchmarks/log/recovery.md`).
 LED_S = 0.0067
 AT_ONCE = 16
