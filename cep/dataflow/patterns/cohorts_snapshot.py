@@ -17,7 +17,7 @@ import pyarrow as pa
 from cep.compile.patterns.cohorts import Cohorts
 from cep.dataflow.operators.operator import Keep, Part
 from cep.dataflow.patterns.kept_rows import KeptRows
-from cep.dataflow.patterns.saved import ROWS, Renaming, SavedRows, part_of, restored_rows, saved_rows
+from cep.dataflow.patterns.saved import ROWS, Renaming, RowOwners, SavedRows, part_of, restored_rows, saved_rows
 from cep.kernels.patterns import cohort_places, places
 from cep.kernels.tables.group_numbers import GroupNumbers
 
@@ -42,14 +42,14 @@ def snapshot(cohorts: Cohorts, numbers: GroupNumbers, kept: KeptRows) -> dict[st
     used = cohorts.used_stages()
     stages, owners_of_stages = cohorts.stages[used], cohorts.groups_of_stages()[used]
     below = stages[:, cohort_places.OUTLOOK] < 0
-    owner = np.full(kept.rows, places.NONE)
-    owner[stages[below, cohort_places.STEP_ROW]] = owners_of_stages[below]
-    owner[first_rows] = owners
+    rows = RowOwners(kept)
+    rows.put(stages[below, cohort_places.STEP_ROW], owners_of_stages[below])
+    rows.put(first_rows, owners)
     return {
         GROUPS: part_of(numbers, told, np.column_stack([groups[told][:, _SAVED_GROUP], rare[told]])),
         STARTS: part_of(numbers, owners, np.column_stack([own_numbers, times, first_rows, begun])),
         STAGES: part_of(numbers, owners_of_stages, np.column_stack([used, stages])),
-        ROWS: saved_rows(numbers, kept, np.flatnonzero(owner != places.NONE), owner),
+        ROWS: saved_rows(numbers, rows),
     }
 
 

@@ -9,7 +9,8 @@
 
 Starts of a group are numbered as they come, and lie in its ring by their numbers. A cohort has those of the numbers from FROM to before
 UPTO, and so has a stage below. Cohorts that come to have one outlook are stages below one cohort. So the rows of a match are found from the
-last to the first, down the stages that have its start: each says what its step took, and the start has its first row.
+last to the first, down the stages that have its start: each says what its step took, and the start has its first row. A step whose row
+nobody asks for makes no stage.
 
 From a cohort, and from any stage that is not the first below another, a *line of descent* leads by first ones below to a last one, which it
 knows as its LOWEST. Stages whose starts are over are found from there on upwards, each once. FROM of those on it stays as starts end: what
@@ -62,3 +63,5 @@ COHORT_DESK_WORDS = FREE_RINGS + 48
 RING_AT_FIRST = 2
 #: Of a move, in place of its number.
 SAME, DEAD = -1, -2
+#: Of a move, in place of its first chain: nobody asks for the row of that step. A cohort changes its outlook with it, and no stage knows.
+SILENT = -1

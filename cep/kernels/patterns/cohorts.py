@@ -57,6 +57,7 @@ from cep.kernels.patterns.cohort_places import (
     RING_AT_FIRST,
     RING_SCALE,
     SAME,
+    SILENT,
     STAGE_WORDS,
     START_ROW,
     START_SCALE,
@@ -170,7 +171,7 @@ def apart_pass_cohorts(tables: Tables, group: int, before: int, most: int) -> Nu
 def _move_cohorts(tables: Tables, group: int, bits: int, row: int) -> Number:
     """Returns whether a match of one of them is known."""
     groups, stages, parameters = cohort_groups_at(tables), stages_at(tables), parameters_at(tables)
-    moves, targets, done = moves_at(tables), targets_at(tables), done_at(tables)
+    moves, targets, firsts, done = moves_at(tables), targets_at(tables), firsts_at(tables), done_at(tables)
     heeded, heeding = heeded_at(tables), 0
     last, cohort, found = NONE, groups[group, HEAD], 0
     while cohort >= 0:
@@ -180,25 +181,27 @@ def _move_cohorts(tables: Tables, group: int, bits: int, row: int) -> Number:
             apart_drop_cohort(tables, group, last, cohort)
             cohort = following
             continue
+        told = move != SAME and firsts[move] != SILENT
         if move != SAME:
             outlook = targets[move]
         found |= done[outlook]
         heeding |= heeded[outlook]
         if last >= 0 and stages[last, OUTLOOK] == outlook:
             stages[last, UPTO], stages[last, BESIDE] = stages[cohort, UPTO], following
-            if move != SAME:
+            if told:
                 step_from(tables, cohort, row, move)
                 put_below(tables, last, cohort, cohort)
             else:
                 if stages[cohort, BELOW] >= 0:
                     put_below(tables, last, stages[cohort, BELOW], stages[cohort, LAST_BELOW])
                 free_stage(tables, cohort)
-        elif move != SAME:
+        elif told:
             above = new_cohort(tables, outlook, following, stages[cohort, FROM], stages[cohort, UPTO], cohort)
             step_from(tables, cohort, row, move)
             link_cohort(tables, group, last, above)
             last = above
         else:
+            stages[cohort, OUTLOOK] = outlook
             last = cohort
         cohort = following
     groups[group, TAIL], groups[group, HEEDING] = last, heeding
@@ -546,6 +549,21 @@ def watch_cohorts(tables: Tables, restored: np.ndarray) -> None:
     """The heap knows when the groups `restored` have to be looked at; it has room for them."""
     for k in range(len(restored)):
         _watch(tables, restored[k])
+
+
+@kernel("UniTuple(int64, 2)(int64)", on_demand=True)
+def oldest_cohort_row(tables: Tables) -> tuple[int, int]:
+    """The first row that a start or a stage has, FAR if none has one, and how many starts there are: that of a group's first start is before
+    all others of the group."""
+    lines, starts, groups = cohort_groups_at(tables), cohort_starts_at(tables), desk_at(tables)[GROUPS]
+    oldest, open_ = FAR, 0
+    for group in range(groups):
+        ahead = min(group + AHEAD, groups - 1)
+        prefetch(starts, start_line(tables, ahead, lines[ahead, FIRST_NUMBER]) * COHORT_START_WORDS)
+        if lines[group, HEAD] >= 0:
+            oldest = min(oldest, first_row(starts, start_line(tables, group, lines[group, FIRST_NUMBER])))
+            open_ += open_starts_of(tables, group)
+    return oldest, open_
 
 
 @kernel("int64(int64, uint8[:], int64[:])", on_demand=True)
