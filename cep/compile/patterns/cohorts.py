@@ -115,6 +115,10 @@ class Cohorts(RowsTold):
 
     # What rows and groups anything has
 
+    def idle_groups(self, groups: int) -> np.ndarray:
+        idle: np.ndarray = self.groups[:groups, places.HEAD] == places.NONE
+        return idle
+
     def opened(self, groups: int) -> np.ndarray:
         lines, rare = self.groups[:groups], self.rare[:groups]
         found: np.ndarray = lines[:, cohort_places.NEXT_NUMBER] - lines[:, cohort_places.FIRST_NUMBER] - rare[:, cohort_places.HOLES]
@@ -127,7 +131,7 @@ class Cohorts(RowsTold):
 
     def open_starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of starts that are open, group by group and in order: their groups, their numbers, their lines."""
-        groups = np.flatnonzero(self.groups[:, places.HEAD] >= 0)
+        groups = np.flatnonzero(self.groups[:, places.HEAD] != places.NONE)
         first, upto = (self.groups[groups, word] for word in (cohort_places.FIRST_NUMBER, cohort_places.NEXT_NUMBER))
         counts = upto - first
         owners = np.repeat(groups, counts)
@@ -139,6 +143,14 @@ class Cohorts(RowsTold):
     def used_stages(self) -> np.ndarray:
         """All lines of stages that are in use."""
         return np.flatnonzero(self.stages[: self.desk[cohort_places.USED_STAGES], cohort_places.UPTO] != places.NONE)
+
+    def stages_of_plain(self) -> tuple[np.ndarray, np.ndarray]:
+        """Groups that are plain, and for each the stage that its cohort would have, behind those in use."""
+        groups = np.flatnonzero(self.groups[:, places.HEAD] <= cohort_places.PLAIN)
+        lines, found = self.groups[groups], np.full((len(groups), cohort_places.STAGE_WORDS), places.NONE)
+        found[:, cohort_places.FROM], found[:, cohort_places.UPTO] = lines[:, cohort_places.FIRST_NUMBER], lines[:, cohort_places.NEXT_NUMBER]
+        found[:, cohort_places.OUTLOOK] = cohort_places.PLAIN - lines[:, places.HEAD]
+        return groups, found
 
     def groups_of_stages(self) -> np.ndarray:
         """int64[stages]: the group of each stage that is in use."""

@@ -93,7 +93,7 @@ class Outcomes:
         columns = self._whole(emitted.rows[begins[1:] - 1, 1]) if self.operator.whole_rows else {}
         columns |= {of_input(name): column for name, column in keys.items()} if self.operator.rows != ALL_ROWS else {}
         origin[:, -1] = ordinals << 32
-        return self._batch(kind, {**columns, **read}, emitted.lines[:, places.AT], origin)
+        return self._batch(kind, {**columns, **read}, emitted.lines[:, places.AT].copy(), origin)
 
     def _all_rows(self, emitted: Emitted, begins: np.ndarray, ordinals: np.ndarray, read: dict[str, Column], origin: np.ndarray) -> Batch:
         matches = emitted.rows[:, 0]
@@ -111,13 +111,13 @@ class Outcomes:
         rows, n = emitted.lines[:, places.FIRST_ROW], len(emitted)
         empty = {of_match(ref): _nothing(ref_field(ref, self.schema), n) for ref in self.operator.refs}
         origin = np.column_stack([self.kept.origins(rows), np.full(n, -1)])
-        return self._batch(places.UNMATCHED, {**self._whole(rows), **empty}, emitted.lines[:, places.AT], origin)
+        return self._batch(places.UNMATCHED, {**self._whole(rows), **empty}, emitted.lines[:, places.AT].copy(), origin)
 
     def _batch(self, kind: int, columns: dict[str, Column], time: np.ndarray, origin: np.ndarray) -> Batch:
         n = len(time)
         if self.operator.rows == ALL_ROWS and VARIABLE not in columns:
             columns |= {VARIABLE: nulls(STRING, n), MATCH_NUMBER: nulls(INT64, n)}
-        return Batch({OUT: Column(INT64, np.full(n, kind)), **columns}, np.ascontiguousarray(time), origin)
+        return Batch({OUT: Column(INT64, np.full(n, kind)), **columns}, time, origin)
 
     def _whole(self, rows: np.ndarray) -> dict[str, Column]:
         return {of_input(name): column for name, column in self.kept.columns(rows, self.kept.schema.names).items()}
