@@ -143,7 +143,7 @@ class Ways(PatternGroups):
     # What rows and groups anything has
 
     def oldest_row(self, rows: int) -> tuple[int, int] | None:
-        if self.parameters[places.WANTS_UNMATCHED]:
+        if self.operator.unmatched:
             return None  # a row may wait that is of no start
         oldest, starts = oldest_way_row(self.starts[: self.desk[places.USED_STARTS]])
         return min(oldest, rows), starts

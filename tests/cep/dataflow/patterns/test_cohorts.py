@@ -33,6 +33,7 @@ from cep.model.patterns.rows import prev, row
 from tests.cep.dataflow.patterns.test_pattern import (
     EITHER,
     EXAMPLES,
+    LEAVINGS,
     ONE_INSTANCE,
     SCHEMA,
     A,
@@ -43,6 +44,7 @@ from tests.cep.dataflow.patterns.test_pattern import (
     executions,
     in_turn,
     keys_of,
+    leaving_rows,
     make,
     one_of_letters,
     pattern_of,
@@ -72,11 +74,14 @@ def test_by_example(what: str) -> None:
 
 
 @settings(deadline=None)
-@given(TOGETHER, rows(), executions())
-def test_it_finds_what_the_definitions_say(pattern: Pattern, given_rows: list[tuple[Any, ...]], execution: Execution) -> None:
-    check(pattern, given_rows, execution)
-    with each_way_apart():
+@given(TOGETHER, rows(), executions(), LEAVINGS)
+def test_it_finds_what_the_definitions_say(
+    pattern: Pattern, given_rows: list[tuple[Any, ...]], execution: Execution, leaving: tuple[int, int, int]
+) -> None:
+    with leaving_rows(leaving):
         check(pattern, given_rows, execution)
+        with each_way_apart():
+            check(pattern, given_rows, execution)
 
 
 @settings(deadline=None)
