@@ -16,12 +16,14 @@ from cep.kernels.patterns.cohorts import (
     free_rings,
     let_pass_cohorts,
     mark_cohort_rows,
+    oldest_cohort_row,
     place_stages,
     renumber_cohort_rows,
     settle_cohorts,
     watch_cohorts,
 )
 from cep.model.operators import PatternWays
+from cep.model.operators.pattern_ways import ALL_ROWS
 from cep.model.patterns import outlooks
 from cep.model.patterns.checks import TO_NEXT
 from cep.model.patterns.outlooks import Outlooks
@@ -35,13 +37,14 @@ class Cohorts(RowsTold):
     fresh, desk_words = cohort_places.FRESH_COHORT_GROUP, cohort_places.COHORT_DESK_WORDS
 
     def __init__(self, operator: PatternWays, found: Outlooks) -> None:
-        self.outlooks = _arrays(found)
-        self.parameters = parameters_of(operator, {name: number for number, (name, _) in enumerate(operator.define)})
+        numbers = {name: number for number, (name, _) in enumerate(operator.define)}
+        self.outlooks = _arrays(found, {numbers[name] for name in _told_of(operator)})
+        self.parameters = parameters_of(operator, numbers)
         self.quiet = not operator.timed_out and not found.waits and (operator.after == TO_NEXT or not found.overtakes)
         self.parameters[places.VARIABLES], self.parameters[places.QUIET] = len(operator.define), self.quiet
         super().__init__()
         warm(advance_cohorts, let_pass_cohorts, settle_cohorts, watch_cohorts, mark_cohort_rows, renumber_cohort_rows)
-        warm(place_stages, free_rings)
+        warm(place_stages, free_rings, oldest_cohort_row)
 
     def clear(self) -> None:
         super().clear()
@@ -112,6 +115,10 @@ class Cohorts(RowsTold):
 
     # What rows and groups anything has
 
+    def idle_groups(self, groups: int) -> np.ndarray:
+        idle: np.ndarray = self.groups[:groups, places.HEAD] == places.NONE
+        return idle
+
     def opened(self, groups: int) -> np.ndarray:
         lines, rare = self.groups[:groups], self.rare[:groups]
         found: np.ndarray = lines[:, cohort_places.NEXT_NUMBER] - lines[:, cohort_places.FIRST_NUMBER] - rare[:, cohort_places.HOLES]
@@ -124,7 +131,7 @@ class Cohorts(RowsTold):
 
     def open_starts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of starts that are open, group by group and in order: their groups, their numbers, their lines."""
-        groups = np.flatnonzero(self.groups[:, places.HEAD] >= 0)
+        groups = np.flatnonzero(self.groups[:, places.HEAD] != places.NONE)
         first, upto = (self.groups[groups, word] for word in (cohort_places.FIRST_NUMBER, cohort_places.NEXT_NUMBER))
         counts = upto - first
         owners = np.repeat(groups, counts)
@@ -136,6 +143,14 @@ class Cohorts(RowsTold):
     def used_stages(self) -> np.ndarray:
         """All lines of stages that are in use."""
         return np.flatnonzero(self.stages[: self.desk[cohort_places.USED_STAGES], cohort_places.UPTO] != places.NONE)
+
+    def stages_of_plain(self) -> tuple[np.ndarray, np.ndarray]:
+        """Groups that are plain, and for each the stage that its cohort would have, behind those in use."""
+        groups = np.flatnonzero(self.groups[:, places.HEAD] <= cohort_places.PLAIN)
+        lines, found = self.groups[groups], np.full((len(groups), cohort_places.STAGE_WORDS), places.NONE)
+        found[:, cohort_places.FROM], found[:, cohort_places.UPTO] = lines[:, cohort_places.FIRST_NUMBER], lines[:, cohort_places.NEXT_NUMBER]
+        found[:, cohort_places.OUTLOOK] = cohort_places.PLAIN - lines[:, places.HEAD]
+        return groups, found
 
     def groups_of_stages(self) -> np.ndarray:
         """int64[stages]: the group of each stage that is in use."""
@@ -163,6 +178,10 @@ class Cohorts(RowsTold):
         free_rings(self._all(), np.ascontiguousarray(groups))
         self.groups[groups] = self.fresh
 
+    def oldest_row(self, rows: int) -> tuple[int, int]:
+        oldest, named = oldest_cohort_row(self._all())
+        return min(oldest, rows), named
+
     def named_rows(self, rows: int) -> np.ndarray:
         """uint8[rows]: which of them anything has."""
         out = np.zeros(rows + 1, np.uint8)
@@ -184,14 +203,29 @@ class Cohorts(RowsTold):
         return super().keep_groups(kept)
 
 
-def _arrays(found: Outlooks) -> tuple[np.ndarray, ...]:
-    """As the loop has them: begins, moves, targets, firsts, chains, complete, done."""
+def _told_of(operator: PatternWays) -> set[str]:
+    """The variables whose rows somebody asks of a match, or of a start that timed out; those of the first and the last row are known."""
+    if operator.rows == ALL_ROWS or operator.timed_out or operator.unmatched:
+        return {name for name, _ in operator.define}
+    return {ref.variable for ref in operator.refs} | {operator.after.partition(" ")[2]} - {""}
+
+
+def _silent(found: Outlooks, move: int, told: set[int]) -> bool:
+    """Does nobody ask for the row that a step takes? Its chains are those before, and no match ends with it."""
+    steps = enumerate(found.chains[move])
+    return found.complete[found.targets[move]] < 0 and all(own == chain and taken not in told for chain, (own, taken) in steps)
+
+
+def _arrays(found: Outlooks, told: set[int]) -> tuple[np.ndarray, ...]:
+    """As the loop has them: begins, moves, targets, firsts, chains, complete, done, heeded."""
     counts = [len(chains) for chains in found.chains]
+    firsts = np.cumsum([0, *counts[:-1]])
+    firsts[[move for move in range(len(counts)) if _silent(found, move, told)]] = cohort_places.SILENT
     return (
         np.array(found.begins, np.int64),
         np.array(found.moves, np.int64).ravel(),
         np.array(found.targets, np.int64),
-        np.cumsum([0, *counts[:-1]]),
+        firsts,
         np.array([own for chains in found.chains for own in chains], np.int64).reshape(-1, 2),
         np.array(found.complete, np.int64),
         np.array(found.done, np.int64),

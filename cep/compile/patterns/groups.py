@@ -28,7 +28,7 @@ _CACHE_LINE = 8
 @dataclass(frozen=True)
 class Emitted:
     """`lines`: by `cep.kernels.patterns.places`, int64[n, EMITTED_WORDS]; `rows`: (which of them, number, variable, number in its group) of
-    the rows of each, in order, int64[m, 4]."""
+    the rows of each, in order, int64[m, 4]. Both are there until the next ones are asked for."""
 
     lines: np.ndarray
     rows: np.ndarray
@@ -130,6 +130,11 @@ class PatternGroups(ABC):
     def settle(self, before: int) -> None:
         """What time before that has decided and nothing comes out of, is left behind, if it was not yet."""
 
+    def oldest_row(self, rows: int) -> tuple[int, int] | None:
+        """The number of the first row that anything may have, `rows` if nothing has one, and how many of those behind it anything has, at
+        least; None: it is not known."""
+        return None
+
     def idle_groups(self, groups: int) -> np.ndarray:
         """bool[groups]: which of them have nothing open, so that they may begin anew with whatever comes."""
         idle: np.ndarray = self.groups[:groups, places.HEAD] < 0
@@ -168,7 +173,7 @@ class PatternGroups(ABC):
     def _lines_out(self) -> np.ndarray:
         """What was emitted, which is forgotten here; more is taken at a time if there is much."""
         n = int(self.desk[places.EMITTED])
-        lines = self.emitted[:n].copy()
+        lines = self.emitted[:n]
         self.desk[places.EMITTED] = 0
         if 2 * n > len(self.emitted) < EMITTED_ROOM:
             self.emitted = np.empty((2 * len(self.emitted), places.EMITTED_WORDS), np.int64)
@@ -204,7 +209,7 @@ class RowsTold(PatternGroups):
     def _collected(self) -> Emitted | None:
         if not self.desk[places.EMITTED]:
             return None
-        rows = self.rows[: self.desk[places.ROWS_OUT]].copy()
+        rows = self.rows[: self.desk[places.ROWS_OUT]]
         self.desk[places.ROWS_OUT] = 0
         return Emitted(self._lines_out(), rows)
 

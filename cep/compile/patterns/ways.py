@@ -16,7 +16,7 @@ from cep.compile.patterns.groups import ROOM, Emitted, PatternGroups, parameters
 from cep.kernels.jit import warm
 from cep.kernels.machine.addresses import NOT_CALLED, Callee
 from cep.kernels.patterns import places
-from cep.kernels.patterns.chains import KERNELS, count_rows, mark_rows, renumber_way_rows, take_rows_of
+from cep.kernels.patterns.chains import KERNELS, count_rows, mark_rows, oldest_way_row, renumber_way_rows, take_rows_of
 from cep.kernels.patterns.loop import advance
 from cep.kernels.patterns.ways import let_pass, settle_ways, watch_groups
 from cep.kernels.states.exact_sum import POOL_WORDS
@@ -141,6 +141,12 @@ class Ways(PatternGroups):
         self.registers[:words], self.pool[:sums] = registers[:words], pool[:sums]
 
     # What rows and groups anything has
+
+    def oldest_row(self, rows: int) -> tuple[int, int] | None:
+        if self.operator.unmatched:
+            return None  # a row may wait that is of no start
+        oldest, starts = oldest_way_row(self.starts[: self.desk[places.USED_STARTS]])
+        return min(oldest, rows), starts
 
     def named_rows(self, rows: int) -> np.ndarray:
         """uint8[rows]: which of them anything has."""

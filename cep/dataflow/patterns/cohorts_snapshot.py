@@ -17,7 +17,7 @@ import pyarrow as pa
 from cep.compile.patterns.cohorts import Cohorts
 from cep.dataflow.operators.operator import Keep, Part
 from cep.dataflow.patterns.kept_rows import KeptRows
-from cep.dataflow.patterns.saved import ROWS, Renaming, SavedRows, part_of, restored_rows, saved_rows
+from cep.dataflow.patterns.saved import ROWS, Renaming, RowOwners, SavedRows, part_of, restored_rows, saved_rows
 from cep.kernels.patterns import cohort_places, places
 from cep.kernels.tables.group_numbers import GroupNumbers
 
@@ -33,23 +33,28 @@ _SAVED_GROUP = (
 
 
 def snapshot(cohorts: Cohorts, numbers: GroupNumbers, kept: KeptRows) -> dict[str, pa.RecordBatch]:
-    """By name of the part."""
+    """By name of the part. What is plain here may not be so where it is restored, and has a stage there."""
     groups, rare = cohorts.groups[: len(numbers)], cohorts.rare[: len(numbers)]
     told = np.flatnonzero(~cohorts.idle_groups(len(numbers)) | (rare[:, cohort_places.RARE_MATCHES] > 0))
     owners, own_numbers, lines = cohorts.open_starts()
     first_rows, begun = np.divmod(cohorts.starts[lines, cohort_places.START_ROW], cohort_places.START_SCALE)
     times = cohorts.starts[lines, cohort_places.START_TIME]
-    used = cohorts.used_stages()
+    used, (plain, more) = cohorts.used_stages(), cohorts.stages_of_plain()
     stages, owners_of_stages = cohorts.stages[used], cohorts.groups_of_stages()[used]
+    stages, owners_of_stages = np.concatenate([stages, more]), np.concatenate([owners_of_stages, plain])
+    own = len(cohorts.stages) + np.arange(len(plain))
+    used = np.concatenate([used, own])
+    told_groups = groups.copy()
+    told_groups[plain, places.HEAD] = told_groups[plain, places.TAIL] = own
     below = stages[:, cohort_places.OUTLOOK] < 0
-    owner = np.full(kept.rows, places.NONE)
-    owner[stages[below, cohort_places.STEP_ROW]] = owners_of_stages[below]
-    owner[first_rows] = owners
+    rows = RowOwners(kept)
+    rows.put(stages[below, cohort_places.STEP_ROW], owners_of_stages[below])
+    rows.put(first_rows, owners)
     return {
-        GROUPS: part_of(numbers, told, np.column_stack([groups[told][:, _SAVED_GROUP], rare[told]])),
+        GROUPS: part_of(numbers, told, np.column_stack([told_groups[told][:, _SAVED_GROUP], rare[told]])),
         STARTS: part_of(numbers, owners, np.column_stack([own_numbers, times, first_rows, begun])),
         STAGES: part_of(numbers, owners_of_stages, np.column_stack([used, stages])),
-        ROWS: saved_rows(numbers, kept, np.flatnonzero(owner != places.NONE), owner),
+        ROWS: saved_rows(numbers, rows),
     }
 
 

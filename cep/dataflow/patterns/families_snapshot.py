@@ -17,7 +17,7 @@ import pyarrow as pa
 from cep.compile.patterns.families import FamilyBundles
 from cep.dataflow.operators.operator import Keep, Part
 from cep.dataflow.patterns.kept_rows import KeptRows
-from cep.dataflow.patterns.saved import ROWS, Renaming, SavedRows, part_of, restored_rows, saved_rows
+from cep.dataflow.patterns.saved import ROWS, Renaming, RowOwners, SavedRows, part_of, restored_rows, saved_rows
 from cep.kernels.patterns import family_places, places
 from cep.kernels.tables.group_numbers import GroupNumbers
 
@@ -36,9 +36,9 @@ def snapshot(families: FamilyBundles, numbers: GroupNumbers, kept: KeptRows) -> 
         (NODES, families.nodes, families.used_nodes(), family_places.HEAP_GROUP),
     ):
         found[name] = part_of(numbers, table[lines, word], np.column_stack([lines, table[lines]]))
-    nodes, owner = families.nodes[families.used_nodes()], np.full(kept.rows, places.NONE)
-    owner[nodes[:, family_places.TAKEN_ROW]] = nodes[:, family_places.HEAP_GROUP]
-    return found | {ROWS: saved_rows(numbers, kept, np.flatnonzero(owner != places.NONE), owner)}
+    nodes, rows = families.nodes[families.used_nodes()], RowOwners(kept)
+    rows.put(nodes[:, family_places.TAKEN_ROW], nodes[:, family_places.HEAP_GROUP])
+    return found | {ROWS: saved_rows(numbers, rows)}
 
 
 def restore(families: FamilyBundles, numbers: GroupNumbers, kept: KeptRows, parts: Sequence[Part], keep: Keep) -> None:

@@ -19,7 +19,7 @@ from cep.dataflow.state.merging import ROWS_MAX
 from cep.elements import Batch
 from cep.kernels.columns import Column, Columns, from_arrow, nulls
 from cep.kernels.patterns import places
-from cep.kernels.patterns.columns import begins_of, order_together
+from cep.kernels.patterns.columns import begins_of, order_together, told_by_rows
 from cep.kernels.tables.group_numbers import GroupNumbers
 from cep.kernels.tables.hashing import fold_origins
 from cep.kernels.tables.keys import empty_keys, encode_keys
@@ -28,7 +28,7 @@ from cep.model.operators import PatternWays
 from cep.model.operators.pattern_ways import ALL_ROWS, MATCH_NUMBER, OUT, VARIABLE
 from cep.model.patterns.checks import ALL
 from cep.model.patterns.refs import as_written, column_of, of_input, of_match, ref_field
-from cep.model.schema import INT64, STRING, Field, Schema
+from cep.model.schema import BOOL, INT32, INT64, STRING, Field, Schema
 
 
 class Outcomes:
@@ -48,18 +48,36 @@ class Outcomes:
         self.operator, self.pattern, self.schema, self.words = operator, pattern, schema, words
         self.numbers, self.kept, self.dead_letters = numbers, kept, dead_letters
         self.by = numbers.by
+        #: Is all that comes out matches, each by itself, of which measures alone are told? And does a row have its group's keys as they are?
+        self._plain = operator.matches != ALL and not operator.whole_rows and not operator.timed_out
+        self._keys_of_rows = all(field.type in (BOOL, INT32, INT64) for field in self.by)
         self.measures = Measures(pattern, operator.refs, schema, {name: i for i, (name, _) in enumerate(operator.define)})
 
     def of(self, emitted: Emitted, batch: Batch | None) -> Iterator[Batch]:
         """`batch`: what lines are by row of."""
+        if self._plain and batch is not None and (made := self._by_rows(emitted, batch)) is not None:
+            yield from _pieces(made)
+            return
         kinds = emitted.lines[:, places.KIND].copy()
         for kind in (places.MATCH, places.TIMED_OUT, places.UNMATCHED):
             mine = kinds == kind
             if not mine.any():
                 continue
-            made = self._of_kind(kind, emitted if mine.all() else _only(emitted, np.flatnonzero(mine)), batch)
-            for start in range(0, len(made), ROWS_MAX):
-                yield made if len(made) <= ROWS_MAX else made.take(slice(start, start + ROWS_MAX))
+            yield from _pieces(self._of_kind(kind, emitted if mine.all() else _only(emitted, np.flatnonzero(mine)), batch))
+
+    def _by_rows(self, emitted: Emitted, batch: Batch) -> Batch | None:
+        """Where it is plain, and rows have decided all of it: the same in one pass over the lines. None: time has decided some."""
+        assert batch.origin is not None
+        n = len(emitted)
+        (time, rows), origin = np.empty((2, n), np.int64), np.empty((n, self.words + 1), np.int64)
+        if told_by_rows(emitted.lines, np.ascontiguousarray(batch.origin), time, rows, origin):
+            return None
+        if self._keys_of_rows:
+            keys: Columns = {field.name: batch.columns[field.name].take(rows) for field in self.by}
+        else:
+            keys = self.numbers.columns_of(emitted.lines[:, places.OF_GROUP])
+        own = {of_input(name): column for name, column in keys.items()}
+        return self._batch(places.MATCH, {**own, **self._measured(emitted)}, time, origin)
 
     def _of_kind(self, kind: int, emitted: Emitted, batch: Batch | None) -> Batch:
         if kind == places.UNMATCHED:
@@ -75,7 +93,7 @@ class Outcomes:
         columns = self._whole(emitted.rows[begins[1:] - 1, 1]) if self.operator.whole_rows else {}
         columns |= {of_input(name): column for name, column in keys.items()} if self.operator.rows != ALL_ROWS else {}
         origin[:, -1] = ordinals << 32
-        return self._batch(kind, {**columns, **read}, emitted.lines[:, places.AT], origin)
+        return self._batch(kind, {**columns, **read}, emitted.lines[:, places.AT].copy(), origin)
 
     def _all_rows(self, emitted: Emitted, begins: np.ndarray, ordinals: np.ndarray, read: dict[str, Column], origin: np.ndarray) -> Batch:
         matches = emitted.rows[:, 0]
@@ -93,13 +111,13 @@ class Outcomes:
         rows, n = emitted.lines[:, places.FIRST_ROW], len(emitted)
         empty = {of_match(ref): _nothing(ref_field(ref, self.schema), n) for ref in self.operator.refs}
         origin = np.column_stack([self.kept.origins(rows), np.full(n, -1)])
-        return self._batch(places.UNMATCHED, {**self._whole(rows), **empty}, emitted.lines[:, places.AT], origin)
+        return self._batch(places.UNMATCHED, {**self._whole(rows), **empty}, emitted.lines[:, places.AT].copy(), origin)
 
     def _batch(self, kind: int, columns: dict[str, Column], time: np.ndarray, origin: np.ndarray) -> Batch:
         n = len(time)
         if self.operator.rows == ALL_ROWS and VARIABLE not in columns:
             columns |= {VARIABLE: nulls(STRING, n), MATCH_NUMBER: nulls(INT64, n)}
-        return Batch({OUT: Column(INT64, np.full(n, kind)), **columns}, np.ascontiguousarray(time), origin)
+        return Batch({OUT: Column(INT64, np.full(n, kind)), **columns}, time, origin)
 
     def _whole(self, rows: np.ndarray) -> dict[str, Column]:
         return {of_input(name): column for name, column in self.kept.columns(rows, self.kept.schema.names).items()}
@@ -153,6 +171,11 @@ class Outcomes:
         line = emitted.lines[int(failure.group.rpartition("=")[2])]
         keys = self.numbers.columns_of(line[places.OF_GROUP : places.OF_GROUP + 1])
         return replace(failure, group=describe_group(keys, self.by, 0), time=int(line[places.AT]))
+
+
+def _pieces(batch: Batch) -> Iterator[Batch]:
+    for start in range(0, len(batch), ROWS_MAX):
+        yield batch if len(batch) <= ROWS_MAX else batch.take(slice(start, start + ROWS_MAX))
 
 
 def _only(emitted: Emitted, mine: np.ndarray) -> Emitted:

@@ -30,7 +30,7 @@ from cep.errors import StateLimitExceeded
 from cep.kernels.columns import Column, nulls
 from cep.kernels.jit import warm
 from cep.kernels.patterns import places
-from cep.kernels.patterns.columns import COLUMN_KERNELS, add_bits
+from cep.kernels.patterns.columns import COLUMN_KERNELS, bits_of
 from cep.kernels.tables.group_numbers import GroupNumbers
 from cep.model.operators import PatternBranch, PatternWays
 from cep.model.operators.pattern_ways import ALL_ROWS
@@ -153,12 +153,11 @@ class PatternOperator(SequentialOperator):
         """The rows that are in the sequence, and of each which variables' conditions over the row alone are true, a bit each."""
         alone = self.conditions.alone
         made = outcome(batch, alone.chain.process(batch.columns, len(batch), self.clock()), self.dead_letters)
-        bits = _bits(made, alone)
+        bits, none = _bits(made, alone)
         rows = replace(made, columns={name: column for name, column in made.columns.items() if self._reads(name)})
-        some = bits != 0
-        if self.operator.takes_all or some.all():
+        if self.operator.takes_all or not none:
             return rows, bits
-        relevant = np.flatnonzero(some)  # of bools: of words it takes ten times as long
+        relevant = np.flatnonzero(bits != 0)  # of bools: of words it takes ten times as long
         return rows.take(relevant), bits.take(relevant)
 
     def _reads(self, name: str) -> bool:
@@ -174,7 +173,7 @@ class PatternOperator(SequentialOperator):
             return batch, bits
         made = outcome(batch, before.chain.process(batch.columns, len(batch), self.clock()), self.dead_letters)
         cleared = np.full(len(made), ~sum(1 << number for number in before.variables))
-        return batch, bits & (cleared | _bits(made, before))
+        return batch, bits & (cleared | _bits(made, before)[0])
 
     def _too_many(self, group: int) -> StateLimitExceeded:
         keys = self.numbers.columns_of(np.array([group]))
@@ -189,6 +188,9 @@ class PatternOperator(SequentialOperator):
         """What comes is not older than `before`."""
         if self.kept.wants_sweep:
             self.ways.settle(before)
+            oldest = self.ways.oldest_row(self.kept.rows)
+            if oldest is not None and self.kept.leave(*oldest):
+                return
             self.ways.renumber_rows(self.kept.keep(self.ways.named_rows(self.kept.rows)))
 
     def _forget(self, watermark: int) -> Iterator[Batch]:
@@ -248,15 +250,20 @@ class PatternOperator(SequentialOperator):
         largest = np.argsort(-opened, kind="stable")[:3].tolist()
         columns = self.numbers.columns
         keys = "; ".join(f"{describe_group(columns, self.by, group)} ({opened[group]} open)" for group in largest) or "none"
-        return f"{len(self.numbers)} groups (most open starts: {keys}); {self.kept.rows} rows kept; {len(self.hold)} rows held"
+        return f"{len(self.numbers)} groups (most open starts: {keys}); {self.kept.rows - self.kept.first} rows kept; {len(self.hold)} rows held"
 
 
-def _bits(batch: Batch, alone: Alone) -> np.ndarray:
-    bits = np.zeros(len(batch), np.int64)
-    for number, name in zip(alone.variables, alone.names, strict=True):
-        column = batch.columns[name]
-        add_bits(column.values, column.values if column.valid is None else column.valid, number, bits)
-    return bits
+def _bits(batch: Batch, alone: Alone) -> tuple[np.ndarray, int]:
+    """Of each row the variables whose conditions are true, not NULL, a bit each; and how many rows are none."""
+    columns = [batch.columns[name] for name in alone.names]
+    true = np.empty((len(columns), len(batch)), np.uint8)
+    for line, column in zip(true, columns, strict=True):
+        if column.valid is None:
+            line[:] = column.values
+        else:
+            np.logical_and(column.values, column.valid, out=line)
+    bits = np.empty(len(batch), np.int64)
+    return bits, int(bits_of(true, np.array(alone.variables, np.int64), bits))
 
 
 def build(operator: PatternWays, context: BuildContext) -> PatternOperator:

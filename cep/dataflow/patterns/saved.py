@@ -65,12 +65,25 @@ class Renaming:
         return found
 
 
-def saved_rows(numbers: GroupNumbers, kept: KeptRows, rows: np.ndarray, owner: np.ndarray) -> pa.RecordBatch:
-    """Rows of tuples by number; `owner`: the group of each row of `kept`."""
+class RowOwners:
+    """Of each row of `kept` the group that it is of."""
+
+    def __init__(self, kept: KeptRows) -> None:
+        self.kept, self.groups = kept, np.full(kept.rows - kept.first, places.NONE)
+
+    def put(self, rows: np.ndarray, groups: np.ndarray) -> None:
+        """Rows, by number, and their groups; other rows nobody has."""
+        self.groups[rows - self.kept.first] = groups
+
+
+def saved_rows(numbers: GroupNumbers, owners: RowOwners) -> pa.RecordBatch:
+    """The rows of tuples that groups have, by number."""
+    kept, owned = owners.kept, np.flatnonzero(owners.groups != places.NONE)
+    rows, owner = owned + kept.first, owners.groups[owned]
     if not len(rows):
         return part_of(numbers, rows, np.empty((0, 2), np.int64))
     columns = {f"{_COLUMN}{name}": to_arrow(column) for name, column in kept.columns(rows, kept.schema.names).items()}
-    return part_of(numbers, owner[rows], np.column_stack([rows, kept.origins(rows)]), columns)
+    return part_of(numbers, owner, np.column_stack([rows, kept.origins(rows)]), columns)
 
 
 def restored_rows(part: SavedRows | None, kept: KeptRows) -> Renaming:

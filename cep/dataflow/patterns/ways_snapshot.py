@@ -17,7 +17,7 @@ from cep.compile.patterns.ways import Ways
 from cep.dataflow.operators.operator import Keep, Part
 from cep.dataflow.outputs.text_codes import TextCodes
 from cep.dataflow.patterns.kept_rows import KeptRows
-from cep.dataflow.patterns.saved import ROWS, Renaming, SavedRows, part_of, restored_rows, saved_rows
+from cep.dataflow.patterns.saved import ROWS, Renaming, RowOwners, SavedRows, part_of, restored_rows, saved_rows
 from cep.kernels.columns import Column, from_arrow, to_arrow
 from cep.kernels.patterns import places
 from cep.kernels.patterns.chains import place_nodes, place_ways
@@ -100,12 +100,10 @@ def _waiting(ways: Ways, numbers: GroupNumbers, groups: np.ndarray) -> pa.Record
 
 def _rows(ways: Ways, numbers: GroupNumbers, kept: KeptRows) -> pa.RecordBatch:
     """Those that anything has; a row is of one group."""
-    named = ways.named_rows(kept.rows)
-    rows = np.flatnonzero(named)
-    owner = np.full(kept.rows, places.NONE)
+    rows = RowOwners(kept)
     for lines, word, groups in _owners(ways):
-        owner[lines[:, word]] = groups
-    return saved_rows(numbers, kept, rows, owner)
+        rows.put(lines[:, word], groups)
+    return saved_rows(numbers, rows)
 
 
 def _owners(ways: Ways) -> Iterator[tuple[np.ndarray, int, np.ndarray]]:

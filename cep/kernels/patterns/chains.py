@@ -8,6 +8,7 @@ from cep.kernels.jit import inlined, kernel
 from cep.kernels.machine.memory import prefetch
 from cep.kernels.patterns.lines import Tables
 from cep.kernels.patterns.places import (
+    FAR,
     FOLLOWING,
     GROUP,
     LAST_NODE,
@@ -73,6 +74,17 @@ def mark_rows(nodes: np.ndarray, waiting: np.ndarray, out: np.ndarray) -> None:
             out[waiting[line, WAITING_ROW]] = 1
 
 
+@kernel("UniTuple(int64, 2)(const int64[:, :])", on_demand=True)
+def oldest_way_row(starts: np.ndarray) -> tuple[int, int]:
+    """The first row of all starts, before which no node is, FAR if there is none; and how many starts there are."""
+    oldest, count = FAR, 0
+    for start in range(len(starts)):
+        if starts[start, GROUP] != NONE:
+            oldest = min(oldest, starts[start, ROW0])
+            count += 1
+    return oldest, count
+
+
 @inlined
 def _renumbered(row: int, numbers: np.ndarray) -> int:
     """Its new number; the row of a start that nothing has any more keeps the one that it had."""
@@ -123,4 +135,4 @@ def place_nodes(starts: np.ndarray, ways: np.ndarray, nodes: np.ndarray, start_o
                 node = nodes[node, PARENT]
 
 
-KERNELS = count_rows, take_rows_of, mark_rows, renumber_way_rows, place_ways, place_nodes
+KERNELS = count_rows, take_rows_of, mark_rows, oldest_way_row, renumber_way_rows, place_ways, place_nodes

@@ -24,6 +24,7 @@ from cep.kernels.patterns.cohort_places import (
     LOWEST,
     NEXT_NUMBER,
     OUTLOOK,
+    PLAIN,
     RARE_MATCHES,
     RING,
     RING_SCALE,
@@ -109,6 +110,15 @@ def new_cohort(tables: Tables, outlook: int, beside: int, first: int, upto: int,
     if below >= 0:
         _be_first_below(tables, stage, stage, below)
     return stage
+
+
+@inlined
+def be_staged(tables: Tables, group: int) -> None:
+    """A group that is plain has a line for its cohort from now on."""
+    groups = cohort_groups_at(tables)
+    if groups[group, HEAD] <= PLAIN:
+        first, upto = groups[group, FIRST_NUMBER], groups[group, NEXT_NUMBER]
+        groups[group, HEAD] = groups[group, TAIL] = new_cohort(tables, PLAIN - groups[group, HEAD], NONE, first, upto, NONE)
 
 
 @inlined
@@ -260,9 +270,11 @@ def apart_drop_all(tables: Tables, group: int) -> None:
 
 
 @apart
-def apart_tell_start(tables: Tables, kind: int, group: int, cohort: int, chain: int, row: int, move: int, now: int, by_row: int) -> bool:
-    """Writes what has come of the first start of a cohort, with the rows of a chain, behind a step by `row` that is not made, unless `move`
-    is negative; False: there is no room, and nothing is written."""
+def apart_tell_start(
+    tables: Tables, kind: int, group: int, number: int, below: int, chain: int, row: int, move: int, now: int, by_row: int
+) -> bool:
+    """Writes what has come of the start of that number, the first one of a cohort with stages from `below` on, with the rows of a chain,
+    behind a step by `row` that is not made, unless `move` is negative; False: there is no room, and nothing is written."""
     starts, stages, rows, desk, emitted = (
         cohort_starts_at(tables),
         stages_at(tables),
@@ -271,7 +283,7 @@ def apart_tell_start(tables: Tables, kind: int, group: int, cohort: int, chain: 
         emitted_at(tables),
     )
     firsts, chains = firsts_at(tables), chains_at(tables)
-    number, steps, stage = stages[cohort, FROM], 1, stages[cohort, BELOW]
+    steps, stage = 1, below
     while stage >= 0 and stages[stage, FROM] <= number:
         steps += 1
         stage = stages[stage, BELOW]
@@ -280,7 +292,7 @@ def apart_tell_start(tables: Tables, kind: int, group: int, cohort: int, chain: 
     if line == len(emitted) or stop > len(rows):
         desk[WANTED] = steps + 1
         return False
-    at, stage = stop, cohort  # from the last row to the first: where that will be is not known before
+    at, stage = stop, below  # from the last row to the first: where that will be is not known before
     for _ in range(steps):
         if move >= 0:
             own = firsts[move] + chain
@@ -288,9 +300,9 @@ def apart_tell_start(tables: Tables, kind: int, group: int, cohort: int, chain: 
             if chains[own, 1] >= 0:
                 at -= 1
                 rows[at, 0], rows[at, 1], rows[at, 2], rows[at, 3] = line, row, chains[own, 1], row
-        stage = stages[stage, BELOW]
         if stage >= 0:
             row, move = stages[stage, STEP_ROW], -1 - stages[stage, OUTLOOK]
+            stage = stages[stage, BELOW]
     at -= 1
     start = start_line(tables, group, number)
     row = first_row(starts, start)
@@ -346,8 +358,8 @@ def take_cohort_match(tables: Tables, group: int, before: int, cohort: int, now:
     """The first start of a cohort has its match: it comes out, and it goes on behind it. False: there is no room."""
     parameters = parameters_at(tables)
     stages, desk = stages_at(tables), desk_at(tables)
-    first = desk[ROWS_OUT]
-    if not apart_tell_start(tables, MATCH, group, cohort, complete_at(tables)[stages[cohort, OUTLOOK]], NONE, NONE, now, by_row):
+    first, number, chain = desk[ROWS_OUT], stages[cohort, FROM], complete_at(tables)[stages[cohort, OUTLOOK]]
+    if not apart_tell_start(tables, MATCH, group, number, stages[cohort, BELOW], chain, NONE, NONE, now, by_row):
         return False
     if parameters[WANTS_TIMED_OUT] and parameters[SKIP] != PAST_LAST:
         _mark_used(tables, group, cohort, first, desk[ROWS_OUT])

@@ -9,12 +9,16 @@
 
 Starts of a group are numbered as they come, and lie in its ring by their numbers. A cohort has those of the numbers from FROM to before
 UPTO, and so has a stage below. Cohorts that come to have one outlook are stages below one cohort. So the rows of a match are found from the
-last to the first, down the stages that have its start: each says what its step took, and the start has its first row.
+last to the first, down the stages that have its start: each says what its step took, and the start has its first row. A step whose row
+nobody asks for makes no stage.
 
 From a cohort, and from any stage that is not the first below another, a *line of descent* leads by first ones below to a last one, which it
 knows as its LOWEST. Stages whose starts are over are found from there on upwards, each once. FROM of those on it stays as starts end: what
 is before FROM of the cohort is over. To change it took a step for each row that a repeat had taken, for each start. Only the first cohort
 of a group loses starts and goes on with others, and it never comes below another one: so FROM and LOWEST of the others are right.
+
+Where a group has one cohort and no stage below, and nothing comes out when time passes, it is *plain*: HEAD says the outlook, and there is no
+line for it. Most groups of most patterns are, most of the time.
 
 A row is named by its number among all alone: those of a group are in order by it. Words of groups that have the same numbers as in `places`
 are the same: HEAD and TAIL (of cohorts), DUE.
@@ -60,5 +64,9 @@ FREE_RINGS = DESK_WORDS + 4
 COHORT_DESK_WORDS = FREE_RINGS + 48
 #: The logarithm of the lines of a group's first ring: a line of the cache.
 RING_AT_FIRST = 2
+#: HEAD of a group that is plain, less its outlook.
+PLAIN = -2
 #: Of a move, in place of its number.
 SAME, DEAD = -1, -2
+#: Of a move, in place of its first chain: nobody asks for the row of that step. A cohort changes its outlook with it, and no stage knows.
+SILENT = -1

@@ -22,6 +22,7 @@ from cep.kernels.patterns.cohort_lines import (
     apart_drop_cohort,
     apart_drop_first,
     apart_tell_start,
+    be_staged,
     first_row,
     free_stage,
     link_cohort,
@@ -50,6 +51,7 @@ from cep.kernels.patterns.cohort_places import (
     NEXT_NUMBER,
     OUTLOOK,
     PENDING,
+    PLAIN,
     RARE_LAST,
     RARE_MATCHES,
     RARE_WORDS,
@@ -57,6 +59,7 @@ from cep.kernels.patterns.cohort_places import (
     RING_AT_FIRST,
     RING_SCALE,
     SAME,
+    SILENT,
     STAGE_WORDS,
     START_ROW,
     START_SCALE,
@@ -152,8 +155,9 @@ def apart_pass_cohorts(tables: Tables, group: int, before: int, most: int) -> Nu
             if not take_cohort_match(tables, group, NONE, cohort, due, NONE):
                 return NONE
         else:
-            told = parameters[WANTS_TIMED_OUT] and not starts[start_line(tables, group, groups[group, FIRST_NUMBER]), START_ROW] & 1
-            if told and not apart_tell_start(tables, TIMED_OUT, group, cohort, 0, NONE, NONE, due, NONE):
+            number, below = groups[group, FIRST_NUMBER], stages[cohort, BELOW]
+            told = parameters[WANTS_TIMED_OUT] and not starts[start_line(tables, group, number), START_ROW] & 1
+            if told and not apart_tell_start(tables, TIMED_OUT, group, number, below, 0, NONE, NONE, due, NONE):
                 return NONE
             apart_drop_first(tables, group, NONE, cohort)
         most -= 1
@@ -168,9 +172,9 @@ def apart_pass_cohorts(tables: Tables, group: int, before: int, most: int) -> Nu
 
 @inlined
 def _move_cohorts(tables: Tables, group: int, bits: int, row: int) -> Number:
-    """Returns whether a match of one of them is known."""
+    """Of a group that is not plain; returns whether a match of one of them is known."""
     groups, stages, parameters = cohort_groups_at(tables), stages_at(tables), parameters_at(tables)
-    moves, targets, done = moves_at(tables), targets_at(tables), done_at(tables)
+    moves, targets, firsts, done = moves_at(tables), targets_at(tables), firsts_at(tables), done_at(tables)
     heeded, heeding = heeded_at(tables), 0
     last, cohort, found = NONE, groups[group, HEAD], 0
     while cohort >= 0:
@@ -180,29 +184,59 @@ def _move_cohorts(tables: Tables, group: int, bits: int, row: int) -> Number:
             apart_drop_cohort(tables, group, last, cohort)
             cohort = following
             continue
+        told = move != SAME and firsts[move] != SILENT
         if move != SAME:
             outlook = targets[move]
         found |= done[outlook]
         heeding |= heeded[outlook]
         if last >= 0 and stages[last, OUTLOOK] == outlook:
             stages[last, UPTO], stages[last, BESIDE] = stages[cohort, UPTO], following
-            if move != SAME:
+            if told:
                 step_from(tables, cohort, row, move)
                 put_below(tables, last, cohort, cohort)
             else:
                 if stages[cohort, BELOW] >= 0:
                     put_below(tables, last, stages[cohort, BELOW], stages[cohort, LAST_BELOW])
                 free_stage(tables, cohort)
-        elif move != SAME:
+        elif told:
             above = new_cohort(tables, outlook, following, stages[cohort, FROM], stages[cohort, UPTO], cohort)
             step_from(tables, cohort, row, move)
             link_cohort(tables, group, last, above)
             last = above
         else:
+            stages[cohort, OUTLOOK] = outlook
             last = cohort
         cohort = following
     groups[group, TAIL], groups[group, HEEDING] = last, heeding
+    alone = last >= 0 and groups[group, HEAD] == last and stages[last, BELOW] < 0
+    if alone and not found and _may_be_plain(parameters) and rare_at(tables)[group, HOLES] == 0:
+        groups[group, HEAD], groups[group, TAIL] = PLAIN - stages[last, OUTLOOK], NONE
+        free_stage(tables, last)
     return found
+
+
+@inlined
+def _may_be_plain(parameters: np.ndarray) -> bool:
+    """Does nothing come out when time passes, which does nothing but end the first start?"""
+    return bool(parameters[QUIET] and parameters[TTL] == FAR)
+
+
+@inlined
+def _move_plain(tables: Tables, group: int, bits: int, row: int) -> Number:
+    """As `_move_cohorts`, of a group that is plain."""
+    groups, parameters = cohort_groups_at(tables), parameters_at(tables)
+    move = moves_at(tables)[((PLAIN - groups[group, HEAD]) << parameters[VARIABLES]) + bits]
+    if move == SAME:
+        return 0
+    if move == DEAD:
+        apart_drop_all(tables, group)
+        return 0
+    if firsts_at(tables)[move] == SILENT:
+        outlook = targets_at(tables)[move]
+        groups[group, HEAD], groups[group, HEEDING] = PLAIN - outlook, heeded_at(tables)[outlook]
+        return 0  # no match is known behind such a step
+    be_staged(tables, group)
+    return _move_cohorts(tables, group, bits, row)
 
 
 @inlined
@@ -210,9 +244,11 @@ def _ends_all(tables: Tables, group: int, bits: int) -> Number:
     """The move that the row is to the group's first start, if that has its match with it and all that are open are over then; or NONE: also
     where it only ends what was preferred to a match without it, behind which others are open, and it may begin one."""
     groups, stages, parameters = cohort_groups_at(tables), stages_at(tables), parameters_at(tables)
-    if parameters[SKIP] != PAST_LAST or groups[group, HEAD] < 0:
+    head = groups[group, HEAD]
+    if parameters[SKIP] != PAST_LAST or head == NONE:
         return NONE
-    move = moves_at(tables)[(stages[groups[group, HEAD], OUTLOOK] << parameters[VARIABLES]) + bits]
+    outlook = PLAIN - head if head <= PLAIN else stages[head, OUTLOOK]
+    move = moves_at(tables)[(outlook << parameters[VARIABLES]) + bits]
     if move < 0 or not done_at(tables)[targets_at(tables)[move]]:
         return NONE
     last = chains_at(tables)[firsts_at(tables)[move] + complete_at(tables)[targets_at(tables)[move]], 1]
@@ -231,19 +267,26 @@ def _begin(tables: Tables, group: int, move: int, time: int, row: int) -> Number
     """A start: of the last cohort if that has its outlook. Returns whether its match is known."""
     parameters = parameters_at(tables)
     groups, starts, stages = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables)
-    outlook, cohort, number = targets_at(tables)[move], groups[group, TAIL], groups[group, NEXT_NUMBER]
+    outlook, head, number = targets_at(tables)[move], groups[group, HEAD], groups[group, NEXT_NUMBER]
     start = start_line(tables, group, number)
     starts[start, START_TIME], starts[start, START_ROW] = time, row << START_SCALE_BITS | move << 1
-    if cohort >= 0 and stages[cohort, OUTLOOK] == outlook:
-        stages[cohort, UPTO] = number + 1
-    else:
-        made = new_cohort(tables, outlook, NONE, number, number + 1, NONE)
-        link_cohort(tables, group, cohort, made)
-        groups[group, TAIL] = made
-        if cohort < 0:
-            groups[group, FIRST_NUMBER] = number
-            if parameters[LIFE] != FAR:
-                groups[group, FIRST_DUE] = time + parameters[LIFE]
+    if head == NONE:
+        groups[group, FIRST_NUMBER] = number
+        if parameters[LIFE] != FAR:
+            groups[group, FIRST_DUE] = time + parameters[LIFE]
+        if _may_be_plain(parameters):
+            groups[group, HEAD] = PLAIN - outlook
+        else:
+            groups[group, HEAD] = groups[group, TAIL] = new_cohort(tables, outlook, NONE, number, number + 1, NONE)
+    elif head != PLAIN - outlook:
+        be_staged(tables, group)
+        cohort = groups[group, TAIL]
+        if stages[cohort, OUTLOOK] == outlook:
+            stages[cohort, UPTO] = number + 1
+        else:
+            made = new_cohort(tables, outlook, NONE, number, number + 1, NONE)
+            link_cohort(tables, group, cohort, made)
+            groups[group, TAIL] = made
     groups[group, HEEDING] |= heeded_at(tables)[outlook]
     groups[group, NEXT_NUMBER] = number + 1
     return done_at(tables)[outlook]
@@ -254,7 +297,8 @@ def _drop_oldest(tables: Tables, group: int, now: int, by_row: int) -> bool:
     """False: there is no room for what comes out."""
     groups, parameters = cohort_groups_at(tables), parameters_at(tables)
     cohort = groups[group, HEAD]
-    if parameters[WANTS_TIMED_OUT] and not apart_tell_start(tables, TIMED_OUT, group, cohort, 0, NONE, NONE, now, by_row):
+    number, below = groups[group, FIRST_NUMBER], stages_at(tables)[cohort, BELOW]
+    if parameters[WANTS_TIMED_OUT] and not apart_tell_start(tables, TIMED_OUT, group, number, below, 0, NONE, NONE, now, by_row):
         return False
     apart_drop_first(tables, group, NONE, cohort)
     desk_at(tables)[DROPPED] += 1
@@ -350,7 +394,7 @@ def _renumber_stage(tables: Tables, group: int, stage: int) -> None:
 def _has_room(group: int, tables: Tables) -> bool:
     """Is there room for all stages that the next row of the group may make, and in the heap? Else `desk` says how much is wanted."""
     groups, stages, desk, heap = cohort_groups_at(tables), stages_at(tables), desk_at(tables), heap_at(tables)
-    wanted = groups[group, NEXT_NUMBER] - groups[group, FIRST_NUMBER] + 2
+    wanted = groups[group, NEXT_NUMBER] - groups[group, FIRST_NUMBER] + 3
     if desk[LEFT_STAGES] + len(stages) - desk[USED_STAGES] > wanted and len(heap) > desk[HEAP] + 1:
         return True
     desk[WANTED] = wanted + 1
@@ -374,14 +418,20 @@ def _ask_ahead(tables: Tables, numbers: np.ndarray, bits: np.ndarray, i: int) ->
     lines, stages, starts = cohort_groups_at(tables), stages_at(tables), cohort_starts_at(tables)
     prefetch(lines, numbers[i + AHEAD] * COHORT_GROUP_WORDS)
     group = numbers[i + SOON]
-    prefetch(stages, lines[group, HEAD] * STAGE_WORDS)
-    prefetch(stages, lines[group, TAIL] * STAGE_WORDS)
+    prefetch(stages, _there(lines[group, HEAD]) * STAGE_WORDS)
+    prefetch(stages, _there(lines[group, TAIL]) * STAGE_WORDS)
     prefetch(starts, start_line(tables, group, lines[group, FIRST_NUMBER]) * COHORT_START_WORDS)
     group = numbers[i + LAST_SOON]
-    head = lines[group, HEAD] & ~(lines[group, HEAD] >> 63)
-    prefetch(stages, stages[head, BELOW] * STAGE_WORDS)
+    head = _there(lines[group, HEAD])
+    prefetch(stages, _there(stages[head, BELOW]) * STAGE_WORDS)
     heeds = ((bits[i + LAST_SOON] | ANY_ROW) & lines[group, HEEDING]) != 0
     prefetch(rare_at(tables), group * heeds * RARE_WORDS)
+
+
+@inlined
+def _there(line: int) -> Number:
+    """0, which is at hand, in place of what is negative."""
+    return line & ~(line >> 63)
 
 
 @inlined
@@ -391,10 +441,14 @@ def _leave_behind(tables: Tables, group: int, before: int) -> None:
     while groups[group, FIRST_DUE] < before:
         cohort, number = groups[group, HEAD], groups[group, FIRST_NUMBER] + 1
         start = start_line(tables, group, number)
-        if stages[cohort, BELOW] < 0 and number < stages[cohort, UPTO] and starts[start, START_ROW] >= 0:
+        if cohort <= PLAIN and number == groups[group, NEXT_NUMBER]:
+            apart_drop_all(tables, group)
+        elif cohort <= PLAIN or (stages[cohort, BELOW] < 0 and number < stages[cohort, UPTO] and starts[start, START_ROW] >= 0):
             starts[start_line(tables, group, number - 1), START_ROW] = NONE
-            stages[cohort, FROM] = groups[group, FIRST_NUMBER] = number
+            groups[group, FIRST_NUMBER] = number
             groups[group, FIRST_DUE] = starts[start, START_TIME] + parameters[LIFE]
+            if cohort >= 0:
+                stages[cohort, FROM] = number
         else:
             apart_drop_first(tables, group, NONE, cohort)
 
@@ -429,7 +483,7 @@ def apart_settle_row(tables: Tables, group: int, now: int, by_row: int) -> Numbe
 def advance_cohorts(tables: Tables, bits: np.ndarray, n: int, numbers: np.ndarray, time: np.ndarray, first: int) -> int:
     """As `cep.kernels.patterns.loop.advance`."""
     lines, desk, parameters, begins = cohort_groups_at(tables), desk_at(tables), parameters_at(tables), begins_at(tables)
-    rare, complete, targets = rare_at(tables), complete_at(tables), targets_at(tables)
+    rare, complete, targets, stages = rare_at(tables), complete_at(tables), targets_at(tables), stages_at(tables)
     at, ttl, limit, quiet = desk[AT_ROW], parameters[TTL], parameters[LIMIT], parameters[QUIET]
     if desk[TAKEN]:
         why = apart_settle_row(tables, numbers[at], time[at], at)
@@ -455,12 +509,16 @@ def advance_cohorts(tables: Tables, bits: np.ndarray, n: int, numbers: np.ndarra
                 return _stop(desk, i, 0, 1)
         if (own | ANY_ROW) & lines[group, HEEDING]:
             move = _ends_all(tables, group, own)
+            head = lines[group, HEAD]
             if move >= 0:
-                head, chain = lines[group, HEAD], complete[targets[move]]
-                if not apart_tell_start(tables, MATCH, group, head, chain, first + i, move, t, i):
+                number, chain = lines[group, FIRST_NUMBER], complete[targets[move]]
+                below = stages[head, BELOW] if head >= 0 else NONE
+                if not apart_tell_start(tables, MATCH, group, number, below, chain, first + i, move, t, i):
                     return _stop(desk, i, 0, 1)
                 apart_drop_all(tables, group)
                 begun = NONE
+            elif head <= PLAIN:
+                found = _move_plain(tables, group, own, first + i)
             else:
                 found = _move_cohorts(tables, group, own, first + i)
         if begun >= 0:
@@ -468,6 +526,7 @@ def advance_cohorts(tables: Tables, bits: np.ndarray, n: int, numbers: np.ndarra
         if ttl != FAR:
             rare[group, RARE_LAST] = t
         if found or lines[group, NEXT_NUMBER] - lines[group, FIRST_NUMBER] > limit:
+            be_staged(tables, group)
             why = apart_settle_row(tables, group, t, i)
             if why:
                 return _stop(desk, i, 1, why)
@@ -537,7 +596,9 @@ def settle_cohorts(tables: Tables, before: int) -> None:
     """Time passes in all groups until right before `before`, where nothing comes out of that."""
     lines = cohort_groups_at(tables)
     for group in range(desk_at(tables)[GROUPS]):
-        if lines[group, HEAD] >= 0 and _group_due(tables, group) < before:
+        if lines[group, HEAD] <= PLAIN:
+            _leave_behind(tables, group, before)
+        elif lines[group, HEAD] >= 0 and _group_due(tables, group) < before:
             apart_pass_cohorts(tables, group, before, FAR)
 
 
@@ -546,6 +607,21 @@ def watch_cohorts(tables: Tables, restored: np.ndarray) -> None:
     """The heap knows when the groups `restored` have to be looked at; it has room for them."""
     for k in range(len(restored)):
         _watch(tables, restored[k])
+
+
+@kernel("UniTuple(int64, 2)(int64)", on_demand=True)
+def oldest_cohort_row(tables: Tables) -> tuple[int, int]:
+    """The first row that a start or a stage has, FAR if none has one, and how many starts there are: that of a group's first start is before
+    all others of the group."""
+    lines, starts, groups = cohort_groups_at(tables), cohort_starts_at(tables), desk_at(tables)[GROUPS]
+    oldest, open_ = FAR, 0
+    for group in range(groups):
+        ahead = min(group + AHEAD, groups - 1)
+        prefetch(starts, start_line(tables, ahead, lines[ahead, FIRST_NUMBER]) * COHORT_START_WORDS)
+        if lines[group, HEAD] != NONE:
+            oldest = min(oldest, first_row(starts, start_line(tables, group, lines[group, FIRST_NUMBER])))
+            open_ += open_starts_of(tables, group)
+    return oldest, open_
 
 
 @kernel("int64(int64, uint8[:], int64[:])", on_demand=True)

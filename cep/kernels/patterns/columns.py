@@ -8,14 +8,27 @@ from __future__ import annotations
 import numpy as np
 
 from cep.kernels.jit import inlined, kernel
-from cep.kernels.patterns.places import NONE
+from cep.kernels.patterns.places import AT, BY_ROW, NONE, TOGETHER
+
+#: Rows at a time: what is made of them stays in the first cache.
+_BLOCK = 1_024
 
 
-@kernel("void(const uint8[:], const uint8[:], int64, int64[:])", on_demand=True)
-def add_bits(values: np.ndarray, valid: np.ndarray, number: int, bits: np.ndarray) -> None:
-    """Adds the bit `number` where a condition is true, not NULL."""
-    for i in range(len(bits)):
-        bits[i] |= np.int64((values[i] != 0) & (valid[i] != 0)) << number
+@kernel("int64(const uint8[:, :], const int64[:], int64[:])", on_demand=True)
+def bits_of(true: np.ndarray, numbers: np.ndarray, bits: np.ndarray) -> int:
+    """Of each row the bits `numbers` of the conditions that are true, which lie one behind the other. Returns how many rows have none."""
+    none = 0
+    for begin in range(0, len(bits), _BLOCK):
+        end = min(begin + _BLOCK, len(bits))
+        for row in range(begin, end):
+            bits[row] = 0
+        for k in range(len(numbers)):
+            number = numbers[k]
+            for row in range(begin, end):
+                bits[row] |= np.int64(true[k, row] != 0) << number
+        for row in range(begin, end):
+            none += np.int64(bits[row] == 0)
+    return none
 
 
 @kernel("int64(const uint8[:], int64[:], int64[:])", on_demand=True)
@@ -68,6 +81,24 @@ def begins_of(rows: np.ndarray, begins: np.ndarray) -> None:
         begins[rows[i, 0]] = i
 
 
+@kernel("int64(const int64[:, :], const int64[:, :], int64[:], int64[:], int64[:, :])", on_demand=True)
+def told_by_rows(lines: np.ndarray, origin: np.ndarray, time: np.ndarray, rows: np.ndarray, found: np.ndarray) -> int:
+    """Of matches, `lines` as in `Emitted`, what has the row at hand by which each was decided, of a batch with `origin`: its number there, and
+    its origin, with one word more: of matches that are decided together which it is, above 32 bits; and the event time of each. Returns how
+    many time has decided: of these there is no row, nor origin."""
+    by_time, words = 0, found.shape[1] - 1
+    for i in range(len(lines)):
+        row = lines[i, BY_ROW]
+        time[i], rows[i] = lines[i, AT], row
+        if row < 0:
+            by_time += 1
+            continue
+        for k in range(words):
+            found[i, k] = origin[row, k]
+        found[i, words] = lines[i, TOGETHER] << 32
+    return by_time
+
+
 @inlined
 def _comes_before(rows: np.ndarray, begins: np.ndarray, one: int, other: int) -> bool:
     """By their rows, then their variables."""
@@ -117,4 +148,4 @@ def order_together(rows: np.ndarray, begins: np.ndarray, together: np.ndarray, o
         begin = end
 
 
-COLUMN_KERNELS = add_bits, number_named, first_rows_of, last_rows_of, count_rows_of, begins_of, order_together
+COLUMN_KERNELS = bits_of, number_named, first_rows_of, last_rows_of, count_rows_of, begins_of, order_together, told_by_rows

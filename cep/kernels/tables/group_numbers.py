@@ -12,7 +12,8 @@ import numpy as np
 from cep.kernels.columns import Column, Columns
 from cep.kernels.tables.group_table import GroupTable
 from cep.kernels.tables.keys import Keys, decode_keys, empty_keys, encoder
-from cep.model.schema import Field
+from cep.kernels.tables.near_keys import NearKeys
+from cep.model.schema import INT64, Field
 
 
 class GroupNumbers:
@@ -21,17 +22,42 @@ class GroupNumbers:
     def __init__(self, by: tuple[Field, ...]) -> None:
         self.by, self._encode = by, encoder(by)
         self._table = GroupTable(())
+        self._near = NearKeys() if len(by) == 1 and by[0].type == INT64 else None
 
     def __len__(self) -> int:
         return self._table.rows
 
     @property
     def bytes(self) -> int:
-        return self._table.table.bytes
+        return self._table.table.bytes + (0 if self._near is None else self._near.bytes)
 
     def of(self, columns: Columns, n: int) -> np.ndarray:
         """int64[n]: the group of each row; groups not seen before get the next numbers."""
-        return self._table.numbers(self._encode(columns) if self.by else empty_keys(n))
+        if self._near is None:
+            return self._table.numbers(self._encode(columns) if self.by else empty_keys(n))
+        column = columns[self.by[0].name]
+        if column.valid is not None or not self._near.is_there:
+            numbers = self._table.numbers(self._encode(columns))
+        else:
+            numbers = self._found_near(self._near, column)
+        self._near.look(len(self), self._whole_numbers)
+        return numbers
+
+    def _found_near(self, near: NearKeys, column: Column) -> np.ndarray:
+        numbers, missing = near.find(np.ascontiguousarray(column.values))
+        if len(missing):
+            others = column.take(missing)
+            numbers[missing] = found = self._table.numbers(self._encode({self.by[0].name: others}))
+            near.note(others.values, found, len(numbers))
+        return numbers
+
+    def _whole_numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        """The keys of groups, but for that of NULL, and their numbers."""
+        column, numbers = self.columns[self.by[0].name], np.arange(len(self))
+        if column.valid is None:
+            return column.values, numbers
+        there = column.valid != 0
+        return column.values[there], numbers[there]
 
     @property
     def columns(self) -> dict[str, Column]:
@@ -57,4 +83,6 @@ class GroupNumbers:
         """The same, yielding between pieces."""
         kept = np.zeros(len(self), bool)
         kept[numbers] = True
+        if self._near is not None:
+            self._near.forget()
         return self._table.keeping(kept)

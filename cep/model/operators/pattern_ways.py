@@ -212,7 +212,7 @@ class PatternDescription(InSequence):
         except QueryError as error:
             raise self._error(error.message, error.pointer) from None
 
-    @property
+    @cached_property
     def takes_all(self) -> bool:
         """Are all rows in the sequence, and not only those that some variable may take?"""
         prevs = any(prevs_read(each.condition) for _, each in self.define if each.condition is not None)

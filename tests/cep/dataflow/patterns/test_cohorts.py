@@ -33,6 +33,7 @@ from cep.model.patterns.rows import prev, row
 from tests.cep.dataflow.patterns.test_pattern import (
     EITHER,
     EXAMPLES,
+    LEAVINGS,
     ONE_INSTANCE,
     SCHEMA,
     A,
@@ -43,6 +44,7 @@ from tests.cep.dataflow.patterns.test_pattern import (
     executions,
     in_turn,
     keys_of,
+    leaving_rows,
     make,
     one_of_letters,
     pattern_of,
@@ -72,11 +74,14 @@ def test_by_example(what: str) -> None:
 
 
 @settings(deadline=None)
-@given(TOGETHER, rows(), executions())
-def test_it_finds_what_the_definitions_say(pattern: Pattern, given_rows: list[tuple[Any, ...]], execution: Execution) -> None:
-    check(pattern, given_rows, execution)
-    with each_way_apart():
+@given(TOGETHER, rows(), executions(), LEAVINGS)
+def test_it_finds_what_the_definitions_say(
+    pattern: Pattern, given_rows: list[tuple[Any, ...]], execution: Execution, leaving: tuple[int, int, int]
+) -> None:
+    with leaving_rows(leaving):
         check(pattern, given_rows, execution)
+        with each_way_apart():
+            check(pattern, given_rows, execution)
 
 
 @settings(deadline=None)
@@ -239,7 +244,7 @@ def test_starts_that_await_the_same_are_one_cohort() -> None:
 
 def test_a_start_that_ends_costs_the_same_however_many_rows_a_repeat_took() -> None:
     """Only the cohort knows of it, not each of the fifty stages below."""
-    operator = make(pattern_of(A.then(B.one_or_more()).then(C), after="to_next", within=100))
+    operator = make(pattern_of(A.then(B.one_or_more()).then(C), after="to_next", within=100, measures=(("b", row("B")["v"]),)))
     with interpreted():
         fed(operator, [row_at(0, "a"), row_at(1, "a"), *(row_at(time, "b") for time in range(2, 52))])
         ways = operator.ways
@@ -269,7 +274,8 @@ def test_what_came_out_is_not_looked_for_among_all_starts_that_are_open(monkeypa
 
 def test_stages_are_over_with_their_last_start() -> None:
     """Those beside each other, with those below, while time ends one start after the other."""
-    operator = make(pattern_of(A.then(B).then(C).then(D), after="to_next", within=100))
+    asked = (("b", row("B")["v"]), ("c", row("C")["v"]))
+    operator = make(pattern_of(A.then(B).then(C).then(D), after="to_next", within=100, measures=asked))
     with interpreted():
         fed(operator, [row_at(time, letter) for time, letter in enumerate("aababcabcabab")])
         ways, counts = operator.ways, []
@@ -280,6 +286,25 @@ def test_stages_are_over_with_their_last_start() -> None:
             are_in_place(ways)
             counts.append(len(ways.used_stages()))
     assert counts == [9, 9, 8, 8, 6, 6, 6, 3, 3, 3, 2, 2, 0, 0]
+
+
+def test_a_step_whose_row_nobody_asks_for_makes_no_stage() -> None:
+    """Of a b, where only the last row is asked for; where there is one cohort, it has no line either."""
+    asked = (("first", row("A")["v"]), ("last", row("C")["v"]))
+    operator = make(pattern_of(A.then(B).then(C), within=100, measures=asked))
+    with interpreted():
+        fed(operator, [row_at(time, letter, time) for time, letter in enumerate("aab")])
+        ways = operator.ways
+        assert isinstance(ways, Cohorts)
+        assert not len(ways.used_stages())
+        assert ways.groups[0, places.HEAD] <= cohort_places.PLAIN
+        fed(operator, [row_at(3, "a", 3)])
+        assert len(ways.used_stages()) == 2
+        fed(operator, [row_at(4, "b", 4)])
+        assert not len(ways.used_stages())
+        (found,) = fed(operator, [row_at(5, "c", 5)])
+    assert ways.groups[0, places.HEAD] == places.NONE
+    assert (found.row["match.A.last.v.0"], found.row["match.C.last.v.0"]) == (0, 5)
 
 
 def test_stages_go_on_with_starts_that_have_other_numbers() -> None:

@@ -28,6 +28,7 @@ from cep.model.patterns.parts import PatternPart, event
 from cep.model.patterns.rows import row
 from tests.cep.dataflow.patterns.test_cohorts import fed, forget_idle, made_apart
 from tests.cep.dataflow.patterns.test_pattern import (
+    LEAVINGS,
     ONE_INSTANCE,
     SCHEMA,
     A,
@@ -35,6 +36,7 @@ from tests.cep.dataflow.patterns.test_pattern import (
     check,
     executions,
     keys_of,
+    leaving_rows,
     make,
     one_of_letters,
     pattern_of,
@@ -84,9 +86,12 @@ def test_by_example(what: str) -> None:
 
 
 @settings(deadline=None)
-@given(EVERY, rows(9), executions())
-def test_it_finds_what_the_definitions_say(pattern: Pattern, given_rows: list[tuple[Any, ...]], execution: Execution) -> None:
-    check(pattern, given_rows, execution)
+@given(EVERY, rows(9), executions(), LEAVINGS)
+def test_it_finds_what_the_definitions_say(
+    pattern: Pattern, given_rows: list[tuple[Any, ...]], execution: Execution, leaving: tuple[int, int, int]
+) -> None:
+    with leaving_rows(leaving):
+        check(pattern, given_rows, execution)
 
 
 @settings(deadline=None)

@@ -6,9 +6,11 @@ import random
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.dataflow.patterns import kept_rows
 from cep.dataflow.patterns.kept_rows import KeptRows
 from cep.kernels.columns import Column
 from cep.kernels.jit import interpreted
@@ -25,26 +27,43 @@ def drawn(choose: random.Random, number: int) -> Tuple:
 
 
 @given(st.integers(0, 999))
-def test_rows_that_stay_are_found_under_their_new_numbers(seed: int) -> None:
-    """And columns that came out are what they were."""
+def test_rows_that_stay_are_found_by_their_numbers(seed: int) -> None:
+    """Which are new ones where some are left behind one by one; and columns that came out are what they were."""
     choose, kept, told = random.Random(seed), KeptRows(SCHEMA, 2), list[tuple[dict[str, Column], list[Any]]]()
-    there: list[Tuple] = []
+    there: dict[int, Tuple] = {}
     with interpreted():
-        for step in range(6):
+        for step in range(8):
             more = [drawn(choose, 100 * step + k) for k in range(choose.randrange(1, 40))]
+            there |= dict(enumerate(more, kept.rows))
             kept.add(batch_of(more, SCHEMA))
-            there += more
-            numbers = np.array([choose.randrange(len(there)) for _ in range(9)])
+            numbers = np.array(choose.choices(sorted(there), k=9))
             told.append((kept.columns(numbers, SCHEMA.names), [there[number].row for number in numbers]))
             assert kept.origins(numbers).tolist() == [list(there[number].origin) for number in numbers]
-            if choose.random() < 0.5:
-                named = np.array([choose.random() < 0.4 for _ in there], np.uint8)
-                renumbered, before = kept.keep(named), there
-                there = [each for each, stays in zip(before, named, strict=True) if stays]
-                assert [there[renumbered[i]] for i in np.flatnonzero(named)] == [before[i] for i in np.flatnonzero(named)]
-            assert kept.rows == len(there)
+            if choose.random() < 0.3:
+                named = np.array([number in there and choose.random() < 0.4 for number in range(kept.rows)], np.uint8)
+                renumbered = kept.keep(named)
+                there = {int(renumbered[number]): each for number, each in there.items() if named[number]}
+                assert list(there) == list(range(kept.rows))
+            elif choose.random() < 0.7:
+                first = choose.randrange(min(there), kept.rows + 1)
+                assert kept.leave(first, 0)
+                there = {number: each for number, each in there.items() if number >= first}
+            assert kept.rows - kept.first == len(there)
         for columns, rows in told:
             assert rows_of(columns) == rows
+
+
+def test_rows_are_not_left_by_age_where_most_would_stay_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_rows, "ROWS_MORE", 4)
+    kept = KeptRows(SCHEMA, 2)
+    with interpreted():
+        kept.add(batch_of([drawn(random.Random(0), k) for k in range(30)], SCHEMA))
+    assert kept.wants_sweep
+    assert not kept.leave(10, 3)  # 20 would stay, of which 3 are remembered
+    assert kept.leave(10, 4)
+    assert not kept.wants_sweep
+    monkeypatch.setattr(kept_rows, "NUMBERS_MAX", 29)
+    assert not kept.leave(20, 10)
 
 
 def test_where_there_is_no_row_a_value_is_null() -> None:

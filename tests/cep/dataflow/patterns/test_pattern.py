@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +27,7 @@ from cep.compile.patterns.conditions import compile_conditions
 from cep.compile.patterns.groups import life_of
 from cep.compile.patterns.ways import Ways
 from cep.dataflow.dead_letters import DeadLetters
+from cep.dataflow.patterns import kept_rows
 from cep.dataflow.patterns.pattern import PatternOperator
 from cep.dataflow.state.hold import Hold
 from cep.elements import MAX_TIME
@@ -72,6 +75,18 @@ def one_of_letters() -> st.SearchStrategy[Expr]:
     return chosen.map(lambda letters: col("e").is_in(letters))
 
 
+#: What rows there may be more before they are looked through, and stay for each that is named, if they leave by age; and their numbers.
+LEAVINGS = st.sampled_from(((0, 1, 6), (2, 1, 1_000), (kept_rows.ROWS_MORE, kept_rows.SPARE, kept_rows.NUMBERS_MAX)))
+
+
+@contextmanager
+def leaving_rows(leaving: tuple[int, int, int]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in zip(("ROWS_MORE", "SPARE", "NUMBERS_MAX"), leaving, strict=True):
+            patched.setattr(kept_rows, name, value)
+        yield
+
+
 def query_of(pattern: Pattern) -> Query:
     outputs = tuple(Output(f"out {name}", name) for name in pattern.branches)
     return Query("q", (STREAM,), (pattern,), outputs)
@@ -83,9 +98,12 @@ def executions() -> st.SearchStrategy[Execution]:
 
 
 @settings(deadline=None)
-@given(patterns(("s",), SCHEMA, "p", ("k",), one_of_letters()), rows(), executions())
-def test_it_finds_what_the_definitions_say(pattern: Pattern, given_rows: list[tuple[Any, ...]], execution: Execution) -> None:
-    check(pattern, given_rows, execution)
+@given(patterns(("s",), SCHEMA, "p", ("k",), one_of_letters()), rows(), executions(), LEAVINGS)
+def test_it_finds_what_the_definitions_say(
+    pattern: Pattern, given_rows: list[tuple[Any, ...]], execution: Execution, leaving: tuple[int, int, int]
+) -> None:
+    with leaving_rows(leaving):
+        check(pattern, given_rows, execution)
 
 
 @settings(deadline=None)
