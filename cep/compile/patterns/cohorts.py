@@ -148,7 +148,10 @@ class Cohorts(RowsTold):
         """Groups that are plain, and for each the stage that its cohort would have, behind those in use."""
         groups = np.flatnonzero(self.groups[:, places.HEAD] <= cohort_places.PLAIN)
         lines, found = self.groups[groups], np.full((len(groups), cohort_places.STAGE_WORDS), places.NONE)
-        found[:, cohort_places.FROM], found[:, cohort_places.UPTO] = lines[:, cohort_places.FIRST_NUMBER], lines[:, cohort_places.NEXT_NUMBER]
+        found[:, cohort_places.FROM], found[:, cohort_places.UPTO] = (
+            lines[:, cohort_places.FIRST_NUMBER],
+            lines[:, cohort_places.NEXT_NUMBER],
+        )
         found[:, cohort_places.OUTLOOK] = cohort_places.PLAIN - lines[:, places.HEAD]
         return groups, found
 

@@ -48,7 +48,7 @@ class Outcomes:
         self.operator, self.pattern, self.schema, self.words = operator, pattern, schema, words
         self.numbers, self.kept, self.dead_letters = numbers, kept, dead_letters
         self.by = numbers.by
-        #: Is all that comes out matches, each by itself, of which measures alone are told? And does a row have its group's keys as they are?
+        #: Is all that comes out matches, each by itself, of which measures alone are told? And has a row its group's keys as they are?
         self._plain = operator.matches != ALL and not operator.whole_rows and not operator.timed_out
         self._keys_of_rows = all(field.type in (BOOL, INT32, INT64) for field in self.by)
         self.measures = Measures(pattern, operator.refs, schema, {name: i for i, (name, _) in enumerate(operator.define)})

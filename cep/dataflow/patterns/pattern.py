@@ -250,7 +250,8 @@ class PatternOperator(SequentialOperator):
         largest = np.argsort(-opened, kind="stable")[:3].tolist()
         columns = self.numbers.columns
         keys = "; ".join(f"{describe_group(columns, self.by, group)} ({opened[group]} open)" for group in largest) or "none"
-        return f"{len(self.numbers)} groups (most open starts: {keys}); {self.kept.rows - self.kept.first} rows kept; {len(self.hold)} rows held"
+        kept = self.kept.rows - self.kept.first
+        return f"{len(self.numbers)} groups (most open starts: {keys}); {kept} rows kept; {len(self.hold)} rows held"
 
 
 def _bits(batch: Batch, alone: Alone) -> tuple[np.ndarray, int]:

@@ -17,8 +17,8 @@ knows as its LOWEST. Stages whose starts are over are found from there on upward
 is before FROM of the cohort is over. To change it took a step for each row that a repeat had taken, for each start. Only the first cohort
 of a group loses starts and goes on with others, and it never comes below another one: so FROM and LOWEST of the others are right.
 
-Where a group has one cohort and no stage below, and nothing comes out when time passes, it is *plain*: HEAD says the outlook, and there is no
-line for it. Most groups of most patterns are, most of the time.
+Where a group has one cohort and no stage below, and nothing comes out when time passes, it is *plain*: HEAD says the outlook, and there is
+no line for it. Most groups of most patterns are, most of the time.
 
 A row is named by its number among all alone: those of a group are in order by it. Words of groups that have the same numbers as in `places`
 are the same: HEAD and TAIL (of cohorts), DUE.

@@ -611,8 +611,8 @@ def watch_cohorts(tables: Tables, restored: np.ndarray) -> None:
 
 @kernel("UniTuple(int64, 2)(int64)", on_demand=True)
 def oldest_cohort_row(tables: Tables) -> tuple[int, int]:
-    """The first row that a start or a stage has, FAR if none has one, and how many starts there are: that of a group's first start is before
-    all others of the group."""
+    """The first row that a start or a stage has, FAR if none has one, and how many starts there are. That of a group's first start is
+    before all others of the group."""
     lines, starts, groups = cohort_groups_at(tables), cohort_starts_at(tables), desk_at(tables)[GROUPS]
     oldest, open_ = FAR, 0
     for group in range(groups):

@@ -27,7 +27,7 @@ def bits_of(true: np.ndarray, numbers: np.ndarray, bits: np.ndarray) -> int:
             for row in range(begin, end):
                 bits[row] |= np.int64(true[k, row] != 0) << number
         for row in range(begin, end):
-            none += np.int64(bits[row] == 0)
+            none += int(bits[row] == 0)
     return none
 
 
@@ -83,9 +83,9 @@ def begins_of(rows: np.ndarray, begins: np.ndarray) -> None:
 
 @kernel("int64(const int64[:, :], const int64[:, :], int64[:], int64[:], int64[:, :])", on_demand=True)
 def told_by_rows(lines: np.ndarray, origin: np.ndarray, time: np.ndarray, rows: np.ndarray, found: np.ndarray) -> int:
-    """Of matches, `lines` as in `Emitted`, what has the row at hand by which each was decided, of a batch with `origin`: its number there, and
-    its origin, with one word more: of matches that are decided together which it is, above 32 bits; and the event time of each. Returns how
-    many time has decided: of these there is no row, nor origin."""
+    """Of matches, `lines` as in `Emitted`, their event times; and of the row at hand by which each was decided, in a batch with `origin`,
+    its number there and its origin, with one word more: which it is of the matches that are decided together, above 32 bits. Returns how
+    many time has decided, of which there is no row, nor origin."""
     by_time, words = 0, found.shape[1] - 1
     for i in range(len(lines)):
         row = lines[i, BY_ROW]

@@ -1,5 +1,5 @@
-"""Groups by number where keys are whole numbers that lie near each other, as ids and codes do: a table with a place for each number from the
-least key to the greatest. A row finds its group with one look, which takes a sixth of what a hash, a slot and an entry take
+"""Groups by number where keys are whole numbers that lie near each other, as ids and codes do: a table with a place for each number from
+the least key to the greatest. A row finds its group with one look, which takes a third of what a hash, a slot and an entry take
 (`benchmarks/log/patterns.md`). The table of groups by hash has all of them too: this one only answers for it.
 """
 
@@ -19,14 +19,14 @@ OUTSIDE = 8
 
 @kernel("int64(const int64[:], int64, const int32[:], int64[:], int64[:])")
 def find_near(keys: np.ndarray, least: int, known: np.ndarray, numbers: np.ndarray, missing: np.ndarray) -> int:
-    """The number of the group of each key, as `known` has it: of `least` + k behind its first item, one more than the number. Rows for which
-    it has none go to `missing`, which has room for one more than there are keys; returns how many they are."""
+    """The number of the group of each key, as `known` has it: of `least` + k behind its first item, one more than the number. Rows for
+    which it has none go to `missing`, which has room for one more than there are keys; returns how many they are."""
     count, places = 0, np.uint64(len(known) - 1)
     for row in range(len(keys)):
-        place = np.uint64(keys[row]) - np.uint64(least)
+        place = np.uint64(keys[row]) - np.uint64(np.int64(least))
         found = np.int64(known[np.int64(place) + 1 if place < places else 0])
         numbers[row], missing[count] = found - 1, row
-        count += np.int64(found == 0)
+        count += int(found == 0)
     return count
 
 
@@ -35,7 +35,7 @@ def note_near(keys: np.ndarray, least: int, known: np.ndarray, numbers: np.ndarr
     """Notes the groups `numbers` of keys. Returns how many keys lie outside."""
     outside, places = 0, np.uint64(len(known) - 1)
     for row in range(len(keys)):
-        place = np.uint64(keys[row]) - np.uint64(least)
+        place = np.uint64(keys[row]) - np.uint64(np.int64(least))
         if place < places:
             known[np.int64(place) + 1] = np.int32(numbers[row] + 1)
         else:

@@ -1,7 +1,11 @@
-"""Groups by number, whether their keys are found by a table of all numbers between them or by their hashes (`group_numbers.py`)."""
+"""Groups by number, whether their keys are found by a table of all numbers between them or by their hashes.
+
+Tests `group_numbers.py`.
+"""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.kernels.columns import Column
+from cep.kernels.jit import interpreted
 from cep.kernels.tables.group_numbers import GroupNumbers
 from cep.kernels.tables.near_keys import OUTSIDE, SPREAD, SPREAD_MORE
 from cep.model.schema import INT64, Field
@@ -42,14 +47,17 @@ def column(keys: list[int | None]) -> Column:
 
 
 @settings(deadline=None)
-@given(BATCHES, st.sets(st.integers(0, 40)), BATCHES)
-def test_groups_have_the_numbers_in_which_their_keys_came(before: list[list[int | None]], kept: set[int], after: list[list[int | None]]) -> None:
-    numbered = Numbered()
-    for keys in before:
-        numbered.take(keys)
-    numbered.keep({number for number in kept if number < len(numbered.known)})
-    for keys in after:
-        numbered.take(keys)
+@given(BATCHES, st.sets(st.integers(0, 40)), BATCHES, st.booleans())
+def test_groups_have_the_numbers_in_which_their_keys_came(
+    before: list[list[int | None]], kept: set[int], after: list[list[int | None]], compiled: bool
+) -> None:
+    with nullcontext() if compiled else interpreted():
+        numbered = Numbered()
+        for keys in before:
+            numbered.take(keys)
+        numbered.keep({number for number in kept if number < len(numbered.known)})
+        for keys in after:
+            numbered.take(keys)
 
 
 def there(numbered: Numbered) -> bool:
