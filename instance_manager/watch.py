@@ -8,6 +8,7 @@ from instance_manager.accounts import step_accounts
 from instance_manager.loop import Loop
 
 ROUNDED_NS = 1_000_000  # so much later than it was to, the loop wakes by intention (`Loop._park`)
+KNOWN_MAX = 1_024  # accounts whose places are remembered: steps of large batches are slow again and again
 
 
 class Watch:
@@ -23,6 +24,7 @@ class Watch:
             id(own.reports): Place("report"),
             id(loop.network.account): Place("network"),
         }
+        self._known: dict[int, tuple[Account, Place]] = {}
         loop.meter.slow, loop.meter.came_round = self._slow, stalls.refresh
 
     def _slow(self, account: Account, spent_ns: int) -> None:
@@ -37,6 +39,14 @@ class Watch:
     def _place(self, account: Account) -> Place:
         if (place := self._own.get(id(account))) is not None:
             return place
+        known = self._known.get(id(account))
+        if known is None or known[0] is not account:
+            if len(self._known) == KNOWN_MAX:
+                self._known.clear()
+            known = self._known[id(account)] = account, self._found(account)
+        return known[1]
+
+    def _found(self, account: Account) -> Place:
         hosted = self._loop.hosted.get(account.owner)
         if hosted is None:
             return Place("an instance that is gone", account.owner)

@@ -32,13 +32,20 @@ from cep.kernels.patterns.way_tables import nodes_at
 _AHEAD, _SOON = 16, 8
 
 
+@inlined
+def _ask_ahead(nodes: np.ndarray, emitted: np.ndarray, k: int) -> None:
+    """The last node of a later match, and the one before that of one that is sooner. They are too many to stay from counting to taking."""
+    last = len(emitted) - 1
+    prefetch(nodes, emitted[min(k + _AHEAD, last), LAST_NODE] * NODE_WORDS)
+    prefetch(nodes, nodes[max(emitted[min(k + _SOON, last), LAST_NODE], 0), PARENT] * NODE_WORDS)
+
+
 @kernel("int64(const int64[:, :], const int64[:, :], int64[:])", on_demand=True)
 def count_rows(nodes: np.ndarray, emitted: np.ndarray, counts: np.ndarray) -> int:
     """How many rows each of `emitted` has, int64[n]; returns all of them."""
-    total, last = 0, len(emitted) - 1
+    total = 0
     for k in range(len(emitted)):
-        prefetch(nodes, emitted[min(k + _AHEAD, last), LAST_NODE] * NODE_WORDS)
-        prefetch(nodes, nodes[max(emitted[min(k + _SOON, last), LAST_NODE], 0), PARENT] * NODE_WORDS)
+        _ask_ahead(nodes, emitted, k)
         count, node = 0, emitted[k, LAST_NODE]
         while node >= 0:
             count += 1
@@ -54,6 +61,7 @@ def take_rows_of(tables: Tables, emitted: np.ndarray, counts: np.ndarray, out: n
     have the nodes no more."""
     nodes, stop = nodes_at(tables), 0
     for k in range(len(emitted)):
+        _ask_ahead(nodes, emitted, k)
         stop += counts[k]
         at, node = stop, emitted[k, LAST_NODE]
         while node >= 0:

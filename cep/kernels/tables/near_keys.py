@@ -17,7 +17,7 @@ SPREAD, SPREAD_MORE = 4, 1_024
 OUTSIDE = 8
 
 
-@kernel("int64(const int64[:], int64, const int32[:], int64[:], int64[:])")
+@kernel("int64(const int64[:], int64, const int32[:], int64[:], int64[:])", on_demand=True)
 def find_near(keys: np.ndarray, least: int, known: np.ndarray, numbers: np.ndarray, missing: np.ndarray) -> int:
     """The number of the group of each key, as `known` has it: of `least` + k behind its first item, one more than the number. Rows for
     which it has none go to `missing`, which has room for one more than there are keys; returns how many they are."""
@@ -30,7 +30,7 @@ def find_near(keys: np.ndarray, least: int, known: np.ndarray, numbers: np.ndarr
     return count
 
 
-@kernel("int64(const int64[:], int64, int32[:], const int64[:])")
+@kernel("int64(const int64[:], int64, int32[:], const int64[:])", on_demand=True)
 def note_near(keys: np.ndarray, least: int, known: np.ndarray, numbers: np.ndarray) -> int:
     """Notes the groups `numbers` of keys. Returns how many keys lie outside."""
     outside, places = 0, np.uint64(len(known) - 1)
