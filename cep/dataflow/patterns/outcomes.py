@@ -49,13 +49,13 @@ class Outcomes:
         self.numbers, self.kept, self.dead_letters = numbers, kept, dead_letters
         self.by = numbers.by
         #: Is all that comes out matches, each by itself, of which measures alone are told? And has a row its group's keys as they are?
-        self._plain = operator.matches != ALL and not operator.whole_rows and not operator.timed_out
+        self._matches_alone = operator.matches != ALL and not operator.whole_rows and not operator.timed_out
         self._keys_of_rows = all(field.type in (BOOL, INT32, INT64) for field in self.by)
         self.measures = Measures(pattern, operator.refs, schema, {name: i for i, (name, _) in enumerate(operator.define)})
 
     def of(self, emitted: Emitted, batch: Batch | None) -> Iterator[Batch]:
         """`batch`: what lines are by row of."""
-        if self._plain and batch is not None and (made := self._by_rows(emitted, batch)) is not None:
+        if self._matches_alone and batch is not None and (made := self._by_rows(emitted, batch)) is not None:
             yield from _pieces(made)
             return
         kinds = emitted.lines[:, places.KIND].copy()
@@ -66,7 +66,7 @@ class Outcomes:
             yield from _pieces(self._of_kind(kind, emitted if mine.all() else _only(emitted, np.flatnonzero(mine)), batch))
 
     def _by_rows(self, emitted: Emitted, batch: Batch) -> Batch | None:
-        """Where it is plain, and rows have decided all of it: the same in one pass over the lines. None: time has decided some."""
+        """Of matches alone, which rows have decided: the same in one pass over the lines. None: time has decided some."""
         assert batch.origin is not None
         n = len(emitted)
         (time, rows), origin = np.empty((2, n), np.int64), np.empty((n, self.words + 1), np.int64)
