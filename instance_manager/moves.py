@@ -21,6 +21,7 @@ from cep.dataflow.movement.bucket_move import pieces
 from cep.dataflow.movement.instance_move import Arrival, belongings, move_document, value_of
 from cep.elements import MIN_TIME, MoveBarrier, State
 from cep.errors import ProtocolError
+from cep.kernels.arrays import bytes_array, int64_array
 from cep.plan.channels import ChannelId
 from cep.transport import wire
 from cep.transport.wire import Header
@@ -270,9 +271,9 @@ def _terms_and_counts(subscription: SubscriptionChannel) -> dict[str, Any]:
 def _held(subscription: SubscriptionChannel) -> pa.RecordBatch:
     """The messages that its client has no credit for."""
     held = list(messages_of(subscription.held))
-    headers = pa.array([header.pack() for header, _, _ in held], pa.binary())
-    bodies = pa.array([None if body is None else bytes(body) for _, body, _ in held], pa.large_binary())
-    return pa.record_batch({"header": headers, "body": bodies, "rows": pa.array([rows for _, _, rows in held], pa.int64())})
+    headers = bytes_array([header.pack() for header, _, _ in held], pa.binary())
+    bodies = bytes_array([body for _, body, _ in held], pa.large_binary())
+    return pa.record_batch({"header": headers, "body": bodies, "rows": int64_array([rows for _, _, rows in held])})
 
 
 def _subscribed(clients: Clients, hosted: InstanceHost, found: Mapping[str, Any]) -> SubscriptionChannel:

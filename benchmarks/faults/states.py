@@ -109,8 +109,9 @@ class StateRun:
     def _kill(self) -> None:
         placed = self.flow.running.status()["placed"]
         name = next(each["im"] for each in placed if each["subquery"] == "SQ2")
-        before, began = self._attempts(), time.monotonic()
-        os.kill(dict(self.cluster.processes())[name], signal.SIGKILL)
+        before, pid = self._attempts(), dict(self.cluster.processes())[name]  # which waits for the supervisor
+        began = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
         while self._attempts() == before and time.monotonic() - began < HANGS_S:
             time.sleep(0.005)
         seen = time.monotonic()

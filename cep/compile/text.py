@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep.errors import QueryError
+from cep.kernels.arrays import numbers_in
 from cep.kernels.column import Words, WordsRequest
 from cep.kernels.columns import Column
 from cep.kernels.jit import Kernel, generate, warm
@@ -241,7 +242,7 @@ def _floats(data: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarr
     gather(data, starts, offsets, body)
     texts = pa.Array.from_buffers(pa.string(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(body)])
     try:
-        return np.asarray(pc.cast(texts, pa.float64()))
+        return numbers_in(pc.cast(texts, pa.float64()), "float64")
     except pa.ArrowInvalid:
         return np.array([float(text) for text in texts.to_pylist()])
 

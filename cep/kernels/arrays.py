@@ -1,4 +1,6 @@
-"""Arrow arrays of what Python and numpy have. Not `pa.array`: its first call imports pandas where there is one, 0.2 s on the data path."""
+"""Arrow arrays of what Python and numpy have, and back. Not `pa.array` nor `to_numpy`: their first call imports pandas where there is one,
+0.2 to 0.4 s on the data path or while a query is recovered, and every call looks for it where there is none.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,26 @@ import numpy as np
 import pyarrow as pa
 
 
-def int64_array(values: np.ndarray) -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+def int64_array(values: np.ndarray | Sequence[int]) -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))])
+
+
+def numbers_in(array: pa.Array, kind: str = "int64") -> np.ndarray:
+    """The values of one of that type, a view; at NULLs anything."""
+    dtype = np.dtype(kind)
+    assert array.type.bit_width == 8 * dtype.itemsize, array.type
+    return np.frombuffer(array.buffers()[1], dtype, len(array), dtype.itemsize * array.offset) if len(array) else np.zeros(0, dtype)
+
+
+def bits_in(buffer: pa.Buffer, offset: int, n: int) -> np.ndarray:
+    """uint8[n], 0 or 1."""
+    packed = np.frombuffer(buffer, np.uint8)[offset // 8 : (offset + n + 7) // 8]
+    return np.unpackbits(packed, bitorder="little")[offset % 8 : offset % 8 + n]
+
+
+def flags_in(array: pa.Array) -> np.ndarray:
+    """bool[n] of one of bools; at NULLs anything."""
+    return bits_in(array.buffers()[1], array.offset, len(array)).view(bool) if len(array) else np.zeros(0, bool)
 
 
 def mask_array(flags: np.ndarray) -> pa.Array:
@@ -22,12 +42,17 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
+def text_array(values: Sequence[str]) -> pa.Array:
+    return bytes_array([value.encode() for value in values], pa.string())
+
+
 def bytes_array(values: Sequence[bytes | memoryview | None], type_: pa.DataType) -> pa.Array:
-    """Of a large type. The bytes of a single one are not copied."""
-    ends = np.cumsum([0, *(0 if value is None else len(value) for value in values)], dtype=np.int64)
+    """The bytes of a single one are not copied."""
+    is_large = type_ in (pa.large_binary(), pa.large_string())
+    ends = np.cumsum([0, *(0 if value is None else len(value) for value in values)], dtype=np.int64 if is_large else np.int32)
     there = np.packbits(np.array([value is not None for value in values], bool), bitorder="little")
     body = values[0] if len(values) == 1 and values[0] is not None else b"".join(value for value in values if value is not None)
     return pa.Array.from_buffers(type_, len(values), [pa.py_buffer(there), pa.py_buffer(ends), pa.py_buffer(body)])
 
 
-__all__ = ["bytes_array", "empty_batch", "int64_array", "mask_array"]
+__all__ = ["bits_in", "bytes_array", "empty_batch", "flags_in", "int64_array", "mask_array", "numbers_in", "text_array"]

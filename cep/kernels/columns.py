@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from cep.kernels.arrays import bits_in
 from cep.kernels.column import NO_BYTES as NO_BYTES  # for the other modules
 from cep.kernels.column import Column as Column
 from cep.kernels.jit import Kernel
@@ -31,11 +32,11 @@ def arrow_kernels(schema: Schema) -> tuple[Kernel, ...]:
 def from_arrow(array: pa.Array, type_: DataType) -> Column:
     """A view of `array`, whose Arrow type is `type_.arrow`; no values are copied but those in lists, bits become bytes."""
     n, offset = len(array), array.offset
-    valid = _bits(array.buffers()[0], offset, n) if array.null_count else None
+    valid = bits_in(array.buffers()[0], offset, n) if array.null_count else None
     if type_.element is not None:
         return _list_from_arrow(array, type_.element, valid)
     if type_.name == "bool":
-        values = _bits(array.buffers()[1], offset, n)
+        values = bits_in(array.buffers()[1], offset, n)
         return Column(type_, values, valid)
     if not type_.is_text:
         dtype = np.dtype(np.int64 if type_.name == "timestamp" else type_.name)
@@ -57,11 +58,6 @@ def _list_from_arrow(array: pa.Array, element: DataType, valid: np.ndarray | Non
     offsets = np.frombuffer(array.buffers()[1], np.int32, n + 1, array.offset * 4) if n else np.zeros(1, np.int32)
     elements = from_arrow(array.values.slice(offsets[0], offsets[-1] - offsets[0]), element)
     return lists_of(elements, offsets - offsets[0], valid)
-
-
-def _bits(buffer: pa.Buffer, offset: int, n: int) -> np.ndarray:
-    packed = np.frombuffer(buffer, np.uint8)[offset // 8 : (offset + n + 7) // 8]
-    return np.unpackbits(packed, bitorder="little")[offset % 8 : offset % 8 + n]
 
 
 def to_arrow(column: Column) -> pa.Array:

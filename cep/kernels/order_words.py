@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.compute as pc
 
+from cep.kernels.arrays import numbers_in
 from cep.kernels.columns import Column, to_arrow
 from cep.kernels.row_order import ordered_values
 from cep.model.schema import BINARY
@@ -33,8 +34,8 @@ def _numbers(column: Column) -> list[np.ndarray]:
 def _ranks(column: Column) -> np.ndarray:
     """Each text's place among the different ones, from 1; 0 for NULL. Only the different ones are sorted."""
     encoded = to_arrow(replace(column, type=BINARY)).dictionary_encode()
-    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
+    order = numbers_in(pc.array_sort_indices(encoded.dictionary), "uint64")
     ranks = np.empty(len(order) + 1, np.int64)
     ranks[order], ranks[-1] = np.arange(1, len(order) + 1), 0
-    found: np.ndarray = ranks[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    found: np.ndarray = ranks[numbers_in(encoded.indices.fill_null(-1), "int32")]
     return found

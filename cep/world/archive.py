@@ -13,10 +13,9 @@ from typing import NamedTuple
 from zlib_ng import zlib_ng
 
 from cep.errors import ClusterError
-from cep.world.store import File, Store, append_all
+from cep.world.store import Store, append_all
 
 _TEMPORARY = ".writing"
-_PIECE_BYTES = 1 << 20
 
 
 class WrittenFile(NamedTuple):
@@ -54,18 +53,18 @@ class Archive:
         return WrittenFile(crc, size)
 
     def read(self, name: str, crc: int) -> memoryview:
-        """It is read once, to see that it is what was written, and then looked at where it lies: to put it into memory of its own would
-        cost more than all that is done with it (`benchmarks/log/memory.md`)."""
+        """It is looked at where it lies, first to see that it is what was written: to put it into memory of its own would cost more than
+        all that is done with it (`benchmarks/log/memory.md`), and to have it copied for the CRC alone half as much."""
         path = f"{self.folder}/{name}"
         try:
             file = self.store.open(path)
             try:
-                found, data = _crc_of(file), file.map()
+                data = file.map()
             finally:
                 file.close()
         except OSError as error:
             raise ClusterError(f"file {path!r} cannot be read: {error.strerror}") from error
-        if found != crc:
+        if (found := zlib_ng.crc32(data)) != crc:
             raise ClusterError(f"file {path!r} is not what was written: expected CRC {crc:08x}, got {found:08x}")
         return data
 
@@ -78,13 +77,6 @@ class Archive:
                     self.store.remove(f"{self.folder}/{name}")
                     removed += 1
         return removed
-
-
-def _crc_of(file: File) -> int:
-    piece, crc, at = memoryview(bytearray(_PIECE_BYTES)), 0, 0
-    while got := file.read_at(piece, at):
-        crc, at = zlib_ng.crc32(piece[:got], crc), at + got
-    return crc
 
 
 __all__ = ["Archive", "WrittenFile"]

@@ -17,6 +17,8 @@ from typing import Protocol
 from cep.world.confined import folder_of, open_to_read
 
 _MODE, _OWN_MODE = 0o644, 0o600
+#: Of a file that is mapped so much is read at a time, for threads of Python wait meanwhile; and the advice (madvise(2)) that reads it.
+_MAPPED_BYTES, _POPULATE_READ = 1 << 20, 22
 BOUNDLESS = 1 << 40
 """Bytes, of a disk in memory that is never full."""
 
@@ -28,7 +30,8 @@ class File(Protocol):
         """Reads from `position` on. The bytes read: perhaps fewer than there is room for, 0 at the end."""
 
     def map(self) -> memoryview:
-        """All of it, not copied where that can be. It stays, whatever becomes of the file's name; nothing may write to it any more."""
+        """All of it, read now, not copied where that can be. It stays, whatever becomes of the file's name; nothing may write to it any
+        more."""
 
     def append(self, data: memoryview) -> int:
         """Writes at the end. The bytes written: perhaps fewer than given, then the rest is to be given again."""
@@ -81,7 +84,23 @@ class DiskFile:
         return os.preadv(self._file, [into], position)
 
     def map(self) -> memoryview:
-        return memoryview(mmap.mmap(self._file, 0, prot=mmap.PROT_READ) if self.size() else b"")
+        if not (size := self.size()):
+            return memoryview(b"")
+        mapped = mmap.mmap(self._file, 0, prot=mmap.PROT_READ)
+        for start in range(0, size, _MAPPED_BYTES):
+            self._load(mapped, start, min(_MAPPED_BYTES, size - start))
+        return memoryview(mapped)
+
+    def _load(self, mapped: mmap.mmap, start: int, length: int) -> None:
+        """What cannot be read is an error here; where it is first looked at, it would end the process."""
+        try:
+            mapped.madvise(_POPULATE_READ, start, length)
+        except OSError as error:
+            if error.errno == errno.EFAULT:
+                raise OSError(errno.EIO, os.strerror(errno.EIO)) from error
+            if error.errno != errno.EINVAL:
+                raise
+            os.pread(self._file, length, start)  # Linux before 5.14
 
     def append(self, data: memoryview) -> int:
         return os.write(self._file, data)

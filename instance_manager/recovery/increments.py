@@ -17,7 +17,7 @@ import pyarrow as pa
 from cep.dataflow.movement.instance_move import move_document, value_of
 from cep.elements import State
 from cep.errors import ClusterError
-from cep.kernels.arrays import int64_array, mask_array
+from cep.kernels.arrays import int64_array, mask_array, numbers_in
 from cep.kernels.tables.changes import FoundBlocks, TakenBlocks
 
 _BLOCKS, _NEEDS = "blocks", "needs"
@@ -51,7 +51,7 @@ def blocks_state(blocks: TakenBlocks) -> State:
 
 
 def _blocks_in(state: State) -> TakenBlocks:
-    words = state.rows.column("words").to_numpy()
+    words = numbers_in(state.rows.column("words"))
     table, rows, size, oldest = words[:4].tolist()
     return TakenBlocks(table, rows, size, oldest, words[4:])
 

@@ -205,9 +205,9 @@ def _texts(field: Field, column: Column) -> dict[tuple[str, str], np.ndarray]:
     return {(name, "low"): keys.w0, (name, "high"): keys.w1, (name, "data"): keys.data}
 
 
-def partial_rows(spec: AggregateSpec, columns: Columns, time: np.ndarray, created: int) -> PartialRows:
-    """Partial rows of `spec.partial_schema`; `time` is any instant of their panes."""
-    made = Matrix(np.empty((len(time), spec.width), np.int64))
+def partial_rows(spec: AggregateSpec, columns: Columns, time: np.ndarray, created: int, into: np.ndarray | None = None) -> PartialRows:
+    """Partial rows of `spec.partial_schema`; `time` is any instant of their panes. `into`: their matrix lies in here, int64[n, width]."""
+    made = Matrix(np.empty((len(time), spec.width), np.int64) if into is None else into)
     made.texts(0, keys_of(columns, spec.by, len(time)))
     fields = iter(spec.partial_schema.fields[len(spec.by) :])
     for place, part in spec.parts:

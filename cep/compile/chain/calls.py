@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from cep.compile.chain.patterns import pattern_of
 from cep.compile.chain.time_text import write_times, written
+from cep.kernels.arrays import numbers_in
 from cep.kernels.column import NO_BYTES, Column
 from cep.kernels.columns import from_arrow, lengths_of, to_arrow
 from cep.kernels.jit import Kernel
@@ -173,9 +174,9 @@ def _extracted(texts: pa.Array, regex: str, group: int) -> Column:
 def _index_of(tree: Typed, columns: Sequence[Column]) -> Column:
     """The code points of what comes before it."""
     texts = columns[0]
-    found = pc.find_substring(to_arrow(texts), pattern=_literal(tree, 1)).fill_null(-1).to_numpy(zero_copy_only=False)
+    found = numbers_in(pc.find_substring(to_arrow(texts), pattern=_literal(tree, 1)).fill_null(-1), "int32")
     before = Column(STRING, np.maximum(found, 0).astype(np.int32), None, texts.data, _starts(texts))
-    points = pc.utf8_length(to_arrow(before)).to_numpy(zero_copy_only=False).astype(np.int64)
+    points = numbers_in(pc.utf8_length(to_arrow(before)), "int32").astype(np.int64)
     return Column(INT64, np.where(found < 0, np.int64(-1), points), texts.valid)
 
 

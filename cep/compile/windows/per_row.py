@@ -40,6 +40,8 @@ from cep.model.windows import UnboundedWindow
 _ORIGIN_WORDS = 2
 #: Groups that are made batches of, or restored, at a time: what is made of them on the way lies in memory that is used again.
 PIECE_ROWS = 65_536
+#: Event times of entries, which have none.
+_AT_ZERO = np.zeros(PIECE_ROWS, np.int64)
 
 
 class PerRowState:
@@ -256,20 +258,22 @@ class PerRowState:
         table = self._table(rows)
         for batch, (blocks, _) in zip(batches, found, strict=True):
             for start in range(0, batch.num_rows, PIECE_ROWS):
-                part = self._partial_rows(batch.slice(start, PIECE_ROWS))
+                piece, numbers = batch.slice(start, PIECE_ROWS), blocks.between(start, start + PIECE_ROWS).numbers
+                part = self._partial_rows(piece, into := table.places_of(numbers, blocks.size, piece.num_rows))
                 if part.refers:
                     return False
-                table.put_blocks(part.matrix, blocks.between(start, start + PIECE_ROWS).numbers, blocks.size)
+                if into is None:
+                    table.put_blocks(part.matrix, numbers, blocks.size)
         table.control[ROWS] = rows
         table.find_all()
         self.groups, self._changed, self._tables = table, changed, changed.table
         return True
 
-    def _partial_rows(self, batch: pa.RecordBatch) -> PartialRows:
+    def _partial_rows(self, batch: pa.RecordBatch, into: np.ndarray | None = None) -> PartialRows:
         schema = self._snapshot_schema
         columns = columns_from_arrow(batch, schema)
         self.sequence = max(self.sequence, int(columns[schema.names[0]].values.max()))
-        return partial_rows(self.spec, columns, np.zeros(batch.num_rows, np.int64), 0)
+        return partial_rows(self.spec, columns, _AT_ZERO[: batch.num_rows], 0, into)
 
     def _add(self, batch: pa.RecordBatch, keep: Callable[[Columns], np.ndarray], of_rows: int, made: bool) -> bool:
         """A part of `of_rows`, of which as large a share is kept as of the first. `made`: all groups so far are of such parts, where each

@@ -15,7 +15,7 @@ from cep.dataflow.operators.context import BuildContext
 from cep.dataflow.operators.operator import Clock, Keep, Part
 from cep.dataflow.outputs.output import concatenated
 from cep.elements import PAUSE, Batch, describe_time
-from cep.kernels.arrays import empty_batch, int64_array
+from cep.kernels.arrays import empty_batch, int64_array, numbers_in
 from cep.kernels.columns import Column, compact
 from cep.kernels.composed import selected
 from cep.kernels.join import PAIRS_MAX
@@ -120,9 +120,9 @@ class SideFormat:
     def rows(self, part: Part, keep: Keep) -> tuple[Batch, np.ndarray]:
         """Those that `keep` says and that are not over, and their marks."""
         rows = part.batch
-        over = rows.column(0).to_numpy() if rows.schema.names[0] == _OVER else None
+        over = numbers_in(rows.column(0)) if rows.schema.names[0] == _OVER else None
         batch = self.format.from_arrow(rows.drop_columns([_MARK] if over is None else [_OVER, _MARK]))
-        marks = rows.column(rows.num_columns - 1).to_numpy()
+        marks = numbers_in(rows.column(rows.num_columns - 1))
         is_kept = keep(part.port, {**batch.columns, _MARK: Column(INT64, marks)})
         kept = np.flatnonzero(is_kept if over is None else is_kept & (batch.time >= over))
         return batch.take(kept), marks[kept]

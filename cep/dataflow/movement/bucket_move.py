@@ -32,6 +32,7 @@ from cep.dataflow.outputs.output import EdgeOutput
 from cep.dataflow.sources.source import Source
 from cep.elements import MIN_TIME, State, TableBarrier
 from cep.errors import ProtocolError
+from cep.kernels.arrays import mask_array
 
 PIECE_BYTES = 1 << 20
 
@@ -211,7 +212,7 @@ def merged_pieces(pieces: Sequence[State], operator: str) -> list[Part]:
 
 
 def _rows_of(part: Part, owners: np.ndarray, index: int) -> Part:
-    return Part(part.name, part.port, part.batch.filter(pa.array(owners == index)))
+    return Part(part.name, part.port, part.batch.filter(mask_array(owners == index)))
 
 
 def pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -36,7 +36,7 @@ from cep.dataflow.state.row_panes import RowPanes
 from cep.dataflow.state.thin_batches import joined
 from cep.dataflow.state.window_numbers import WindowNumbers
 from cep.elements import MIN_TIME, PAUSE, Batch, describe_time
-from cep.kernels.arrays import empty_batch
+from cep.kernels.arrays import empty_batch, numbers_in
 from cep.kernels.best_rows import KERNELS
 from cep.kernels.columns import Column, Columns
 from cep.kernels.jit import warm
@@ -206,7 +206,7 @@ class SortOperator:
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
         for part in parts:
             rows = self.format.from_arrow(part.batch.select(self.format.arrow.names))
-            marks = part.batch.column(_WATERMARK.name).to_numpy()
+            marks = numbers_in(part.batch.column(_WATERMARK.name))
             kept = keep(part.port, rows.columns).astype(bool)
             for watermark in np.unique(marks[kept]).tolist():
                 self._restored.append((watermark, rows.take(np.flatnonzero(kept & (marks == watermark)))))

@@ -19,6 +19,7 @@ from cep.dataflow.operators.sequential import SequentialOperator
 from cep.dataflow.state.group_memory import NEVER, GroupMemory
 from cep.dataflow.state.hold import Hold
 from cep.elements import PAUSE, Batch
+from cep.kernels.arrays import mask_array, text_array
 from cep.kernels.columns import to_arrow
 from cep.model.operators import StatefulMap
 from cep.model.schema import STRING, Field
@@ -61,11 +62,11 @@ class FunctionMemory(GroupMemory):
 
     def snapshot(self) -> pa.RecordBatch:
         touched = self.touched
-        texts = pa.array([state_to_text(unpacked(state)) for state in self.values[0][touched]], pa.string())
+        texts = text_array([state_to_text(unpacked(state)) for state in self.values[0][touched]])
         return self._part([*map(to_arrow, self._known(touched)), texts])
 
     def restore(self, batch: pa.RecordBatch, kept: np.ndarray) -> None:
-        chosen = batch.filter(pa.array(kept))
+        chosen = batch.filter(mask_array(kept))
         columns = self.columns(chosen)
         groups = self.of(columns, chosen.num_rows).tolist()
         times, texts = columns["__last"].values.tolist(), chosen.column(chosen.num_columns - 1).to_pylist()

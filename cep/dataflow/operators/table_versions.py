@@ -27,6 +27,7 @@ from cep.dataflow.operators.operator import NOTHING, Clock, Keep, Part, check_st
 from cep.dataflow.operators.static_table import read_pieces
 from cep.elements import MAX_TIME, MIN_TIME, Batch
 from cep.errors import DataError, QueryError
+from cep.kernels.arrays import text_array
 from cep.kernels.columns import NO_BYTES, Column, Columns
 from cep.model.operators import TableVersions
 from cep.model.operators.table_versions import CLOCK, UNTIL, VERSION, travelling
@@ -154,7 +155,7 @@ class TableVersionsOperator:
     def snapshot(self) -> list[Part]:
         """How far it is; and, if that is still to be let out, what was read when the query was deployed."""
         state = [self.version, self.tried, self.next_read, self._watermark, self.problem, self.file.stamp]
-        parts = [Part(_STATE, 0, pa.record_batch({"json": pa.array([json.dumps(state)], pa.large_string())}))]
+        parts = [Part(_STATE, 0, pa.record_batch({"json": text_array([json.dumps(state)])}))]
         return parts + [Part(_FIRST, 0, self.format.to_arrow(rows)) for rows in self.first]
 
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from cep.dataflow.outputs.staged import Appending
 from cep.elements import Batch
+from cep.kernels.arrays import flags_in, int64_array, mask_array, numbers_in
 from cep.kernels.columns import columns_to_arrow
 from cep.model.schema import UNIT_US, DataType, Schema
 from cep.model.sinks import JsonLinesSink
@@ -46,7 +47,7 @@ class JsonLinesWriter:
                 for row in np.flatnonzero(unfit.values).tolist():
                     self.refuse(int(time[row]), f"field {field.name!r}: {unfit.reason}")
                 kept = np.flatnonzero(~unfit.values)
-                rows, time = rows.take(pa.array(kept)), time[kept]
+                rows, time = rows.take(int64_array(kept)), time[kept]
         names = self.schema.names
         columns = [_written(rows.column(field.name), field.type) for field in self.schema.fields]
         lines = [_encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
@@ -62,19 +63,21 @@ def _unfit(column: pa.Array, type_: DataType) -> _Unfit | None:
         if found is None:
             return None
         rows = np.zeros(len(column), bool)
-        rows[np.asarray(pc.list_parent_indices(column))[found.values]] = True
+        rows[numbers_in(pc.list_parent_indices(column))[found.values]] = True
         return _Unfit(rows, f"an element of the list: {found.reason}")
     unit = UNIT_US.get(type_.unit, 1)
     if type_.name == "timestamp" and unit > 1:
         values = column.cast(pa.int64())
         return _some(pc.not_equal(pc.multiply(pc.divide(values, unit), unit), values), f"the instant is no whole number of {type_.unit}")
     if type_.name == "binary" and not _is_utf8(column):
-        return _some(pa.array([not _is_utf8(column.slice(row, 1)) for row in range(len(column))]), "the bytes are no text in UTF-8")
+        return _some(
+            mask_array(np.array([not _is_utf8(column.slice(row, 1)) for row in range(len(column))], bool)), "the bytes are no text in UTF-8"
+        )
     return None
 
 
 def _some(found: pa.Array, reason: str) -> _Unfit | None:
-    values = np.asarray(pc.fill_null(found, False))
+    values = flags_in(pc.fill_null(found, False))
     return _Unfit(values, reason) if values.any() else None
 
 

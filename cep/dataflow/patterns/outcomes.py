@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
 from cep.compile.aggregate.results import GroupFailure, describe_group, origins
 from cep.compile.patterns.groups import Emitted
@@ -17,6 +16,7 @@ from cep.dataflow.operators.operator import put_overflows
 from cep.dataflow.patterns.kept_rows import KeptRows
 from cep.dataflow.state.merging import ROWS_MAX
 from cep.elements import Batch
+from cep.kernels.arrays import int64_array, text_array
 from cep.kernels.columns import Column, Columns, from_arrow, nulls
 from cep.kernels.patterns import places
 from cep.kernels.patterns.columns import begins_of, order_together, told_by_rows
@@ -97,7 +97,7 @@ class Outcomes:
 
     def _all_rows(self, emitted: Emitted, begins: np.ndarray, ordinals: np.ndarray, read: dict[str, Column], origin: np.ndarray) -> Batch:
         matches = emitted.rows[:, 0]
-        names = pa.array([name for name, _ in self.operator.define], pa.string()).take(pa.array(emitted.rows[:, 2]))
+        names = text_array([name for name, _ in self.operator.define]).take(int64_array(emitted.rows[:, 2]))
         more = {
             VARIABLE: from_arrow(names, STRING),
             MATCH_NUMBER: Column(INT64, emitted.lines[matches, places.NUMBER]),

@@ -12,6 +12,7 @@ import pyarrow as pa
 from cep.dataflow.operators.operator import Keep, Part
 from cep.dataflow.patterns.kept_rows import KeptRows
 from cep.elements import Batch
+from cep.kernels.arrays import int64_array, numbers_in
 from cep.kernels.columns import from_arrow, to_arrow
 from cep.kernels.patterns import places
 from cep.kernels.tables.group_numbers import GroupNumbers
@@ -25,7 +26,7 @@ WORD, _COLUMN = "__w", "of."
 
 def part_of(numbers: GroupNumbers, groups: np.ndarray, words: np.ndarray, more: Mapping[str, pa.Array] | None = None) -> pa.RecordBatch:
     keys = {name: to_arrow(column) for name, column in numbers.columns_of(np.ascontiguousarray(groups)).items()}
-    own = {f"{WORD}{i}": pa.array(np.ascontiguousarray(words[:, i])) for i in range(words.shape[1])}
+    own = {f"{WORD}{i}": int64_array(words[:, i]) for i in range(words.shape[1])}
     arrays = {**keys, **own, **(more or {})}
     return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
 
@@ -44,9 +45,9 @@ class SavedRows:
         names = [name for name in batch.schema.names if name.startswith(WORD)]
         own = {field.name: from_arrow(batch.column(field.name), field.type) for field in numbers.by}
         kept = np.flatnonzero(keep(0, {**own, WORD: from_arrow(batch.column(names[0]), INT64)}))
-        batch = batch.take(pa.array(kept))
+        batch = batch.take(int64_array(kept))
         keys = {name: column.take(kept) for name, column in own.items()}
-        words = np.column_stack([np.asarray(batch.column(name)) for name in names])
+        words = np.column_stack([numbers_in(batch.column(name)) for name in names])
         return SavedRows(numbers.of(keys, len(kept)), words.reshape(len(kept), len(names)), batch)
 
 

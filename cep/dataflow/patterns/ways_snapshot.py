@@ -18,6 +18,7 @@ from cep.dataflow.operators.operator import Keep, Part
 from cep.dataflow.outputs.text_codes import TextCodes
 from cep.dataflow.patterns.kept_rows import KeptRows
 from cep.dataflow.patterns.saved import ROWS, Renaming, RowOwners, SavedRows, part_of, restored_rows, saved_rows
+from cep.kernels.arrays import bytes_array
 from cep.kernels.columns import Column, from_arrow, to_arrow
 from cep.kernels.patterns import places
 from cep.kernels.patterns.chains import place_nodes, place_ways
@@ -81,7 +82,7 @@ def _sums(ways: Ways, alive: np.ndarray) -> dict[str, pa.Array]:
     for place in ways.loop.registers.sums:
         rows = np.where(registers[:, place] & SPILLED, registers[:, place + 1], -1)
         values = [None if row < 0 else ways.pool[row].tobytes() for row in rows.tolist()]
-        found[f"{_SUM}{place}"] = pa.array(values, pa.binary())
+        found[f"{_SUM}{place}"] = bytes_array(values, pa.binary())
     return found
 
 

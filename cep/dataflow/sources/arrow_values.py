@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep.errors import DataError
+from cep.kernels.arrays import flags_in, int64_array
 from cep.model.schema import UNIT_US, Field
 
 
@@ -31,8 +32,8 @@ class ArrowValues:
         array = self.arrays[field.name]
         if not array.null_count:
             return None
-        nulls = np.asarray(array.is_null())
-        return nulls & np.asarray(self.given.column(field.name).is_valid()) if field.nullable else nulls
+        nulls = flags_in(array.is_null())
+        return nulls & flags_in(self.given.column(field.name).is_valid()) if field.nullable else nulls
 
     def wrong_at(self, fields: Iterable[Field], row: int) -> Field | None:
         """The first field of which the value in that row has no place in it."""
@@ -68,7 +69,7 @@ def taken(batch: pa.RecordBatch, fields: Sequence[Field]) -> ArrowValues:
 def check_type(given: pa.DataType, field: Field, where: str) -> None:
     """Raises DataError: no value of the column has a place in the field."""
     try:
-        fitting(pa.array([], given) if not pa.types.is_dictionary(given) else pa.array([], given.value_type), field)
+        fitting(pa.nulls(0, given.value_type if pa.types.is_dictionary(given) else given), field)
     except (pa.ArrowException, DataError):
         raise DataError(f"file {where!r}, column {field.name!r}: expected {field.type}, got {given}") from None
 
@@ -127,7 +128,7 @@ def _cast(column: pa.Array, field: Field) -> pa.Array:
     """Raises pa.ArrowInvalid where a value would change."""
     wanted = field.type
     if wanted.element is not None and not pa.types.is_null(column.type):
-        whole = column.take(pa.array(np.arange(len(column)))) if column.offset else column  # a slice has no bits of its own for NULLs
+        whole = column.take(int64_array(np.arange(len(column)))) if column.offset else column  # a slice has no bits of its own for NULLs
         lists = whole.cast(pa.list_(column.type.value_type))
         elements = _cast(lists.values, Field(field.name, wanted.element, True))
         mask = lists.is_null() if lists.null_count else None

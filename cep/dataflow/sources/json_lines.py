@@ -21,6 +21,7 @@ from cep.dataflow.sources.event_time import line_parser, of_bad
 from cep.dataflow.sources.lateness import in_range
 from cep.dataflow.sources.lines import LineFormat, LineParser
 from cep.elements import MIN_TIME
+from cep.kernels.arrays import empty_batch, int64_array, text_array
 from cep.kernels.columns import from_arrow, to_arrow
 from cep.kernels.text import NEWLINE
 from cep.model.expr import Cast, ColumnRef
@@ -50,7 +51,7 @@ class JsonLinesParser:
         )
 
     def warm(self) -> None:
-        self.iso.of(pa.array([""], pa.string()))
+        self.iso.of(text_array([""]))
 
     def parse(self, data: np.ndarray, start: int, end: int, rows_max: int) -> Parsed:
         """All lines of `data[start:end]`, however many are good."""
@@ -84,7 +85,7 @@ class JsonLinesParser:
         self._read(lines, 0, len(lines.starts), pieces)
         schema = self._options.explicit_schema
         given = pa.Table.from_batches(pieces, schema).combine_chunks().to_batches() if pieces else []
-        batch = given[0] if given else pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
+        batch = given[0] if given else empty_batch(schema)
         return ArrowValues(batch, {field.name: self._fitting(batch.column(field.name), field) for field in self.fields})
 
     def _read(self, lines: _Lines, first: int, last: int, pieces: list[pa.RecordBatch]) -> None:
@@ -134,7 +135,7 @@ class JsonLinesParser:
         if field.type == TIMESTAMP:
             return self.iso.of(given)
         if field.type.element == TIMESTAMP:
-            whole = given.take(pa.array(np.arange(len(given)))) if given.offset else given
+            whole = given.take(int64_array(np.arange(len(given)))) if given.offset else given
             mask = whole.is_null() if whole.null_count else None
             return pa.ListArray.from_arrays(whole.offsets, self.iso.of(whole.values), field.type.arrow, mask=mask)
         return fitting(given, field)

@@ -234,7 +234,7 @@ class RowBlock:
         rows = self.block.end - place
         none = np.zeros(0, np.int64)
         bad = [BadRecord(place, f"{rows} rows cannot be read: {error}")]
-        columns = {field.name: from_arrow(pa.array([], field.type.arrow), field.type) for field in self.format.fields}
+        columns = {field.name: from_arrow(pa.nulls(0, field.type.arrow), field.type) for field in self.format.fields}
         return Piece(columns, none if self.format.timed else None, none, rows, self.block.end, bad, rows)
 
     def _piece(self, batch: pa.RecordBatch, place: int) -> Piece:

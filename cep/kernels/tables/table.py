@@ -37,6 +37,8 @@ AHEAD = 64
 #: Of loops that go on asking: while a step of rows is taken, of those behind it the entries are asked for, which their slots name, and of
 #: those behind these the slots. Places are kept in a ring, RING being its last.
 STEP, RING = 32, 127
+#: While an entry gets its slot, the slot of that many entries behind it is asked for.
+FILL_AHEAD = 48
 SLOTS_MIN = 64
 
 ROWS, ARENA_USED, POOL_USED, ARENA_WANTED, AHEAD_FROM = 0, 1, 2, 3, 4
@@ -194,14 +196,14 @@ def put_text(entries: np.ndarray, at: int, arena: np.ndarray, used: int, w0: Any
 def fill_slots(entries: np.ndarray, width: int, rows: int, slots: np.ndarray, control: np.ndarray) -> None:
     """Gives the first `rows` entries their slots; `slots` is all zeros."""
     shift, mask = slot_shift(slots), len(slots) - 1
-    for block in range(0, rows, AHEAD):
-        end = min(block + AHEAD, rows)
-        for row in range(block, end):
-            place = np.int64(hash64(np.uint64(entries[row * width]), np.uint64(entries[row * width + 1])) >> shift)
-            control[AHEAD_FROM + row - block] = place
+    for row in range(-FILL_AHEAD, rows):
+        if row + FILL_AHEAD < rows:
+            at = (row + FILL_AHEAD) * width
+            place = np.int64(hash64(np.uint64(entries[at]), np.uint64(entries[at + 1])) >> shift)
+            control[AHEAD_FROM + ((row + FILL_AHEAD) & RING)] = place
             prefetch(slots, place)
-        for row in range(block, end):
-            place = control[AHEAD_FROM + row - block]
+        if row >= 0:
+            place = control[AHEAD_FROM + (row & RING)]
             while slots[place] != 0:
                 place = (place + 1) & mask
             slots[place] = row + 1
@@ -272,6 +274,14 @@ class Table:
         self.entries[rows * self.width : end * self.width] = matrix.reshape(-1)
         self.control[ROWS] = end
         return True
+
+    def places_of(self, numbers: np.ndarray, size: int, rows: int) -> np.ndarray | None:
+        """Where entries of blocks `numbers` of `size` lie, `rows` together, int64[rows, width], a view to be written; None where they do
+        not lie one behind the other."""
+        if int(numbers[-1]) - int(numbers[0]) >= len(numbers):
+            return None
+        start = int(numbers[0]) * size * self.width
+        return self.entries[start : start + rows * self.width].reshape(-1, self.width)
 
     def put_blocks(self, matrix: np.ndarray, numbers: np.ndarray, size: int) -> None:
         """The same of blocks `numbers` of `size` entries, each in its place, for which there is room; of the last one perhaps fewer."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import mmap
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import cast
 
 import pytest
 
-from cep.world.store import DiskStore, File, MemoryStore, Store, append_all
+from cep.world.store import DiskFile, DiskStore, File, MemoryStore, Store, append_all
 
 
 class Place:
@@ -80,6 +82,19 @@ def test_it_is_looked_at_where_it_lies(at: Place) -> None:
         each.close()
     at.store.remove(at("a"))
     assert bytes(data) == b"0123456789" and bytes(nothing) == b"" and data.readonly
+
+
+def test_what_cannot_be_read_is_an_error_and_does_not_end_the_process(tmp_path: Path) -> None:
+    """A page that is first looked at when it is wanted would be SIGBUS. Here it is behind the end of a file that was cut meanwhile."""
+    path = tmp_path / "a"
+    path.write_bytes(bytes(3 << 20))
+    opened = os.open(path, os.O_RDONLY)
+    file = DiskFile(opened)
+    with mmap.mmap(opened, 0, prot=mmap.PROT_READ) as mapped:
+        os.truncate(path, 1 << 20)
+        file._load(mapped, 0, 1 << 20)
+        assert error_of(lambda: file._load(mapped, 1 << 20, 1 << 20)) == errno.EIO
+    file.close()
 
 
 def test_what_is_there_is_not_overwritten_unasked(at: Place) -> None:
