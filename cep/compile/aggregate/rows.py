@@ -238,8 +238,7 @@ class Matrix:
     def texts(self, place: int, keys: Keys) -> None:
         """Two words, of which the offsets of long ones move behind the bytes that are there already."""
         high = keys.w1
-        long = np.flatnonzero((high >> _TOP) == LONG)
-        if len(long):
+        if keys.data is not NO_BYTES and len(long := np.flatnonzero((high >> _TOP) == LONG)):
             if self._size:
                 high = high.copy()
                 high[long] += np.uint64(self._size)
