@@ -86,4 +86,4 @@ def test_a_refuge_on_the_host_itself_is_found(monkeypatch: pytest.MonkeyPatch) -
         return iter(model.managers.values())
 
     monkeypatch.setattr(ClusterModel, "staying", staying)
-    assert "nothing has gone" in wrong(79)
+    assert "nothing has gone" in wrong(98)

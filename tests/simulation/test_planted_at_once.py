@@ -90,7 +90,7 @@ class TestPlanted:
                 send(self, element, *given)
 
         monkeypatch.setattr(ToldChannel, "send", unmarked)
-        assert _found(59)
+        assert _found(191)
 
     def test_an_end_that_is_told_before_it_is_committed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         send = ToldChannel.send
@@ -109,7 +109,7 @@ class TestPlanted:
 
     def test_a_client_that_is_told_of_the_last_attempt_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ToldChannel, "_since", lambda self, attempt: next((r for r in self.restores[-1:] if r.attempt > attempt), None))
-        assert _found(69, faults=OFTEN)
+        assert _found(274, faults=OFTEN)
 
     def test_a_mark_that_names_a_checkpoint_as_committed_that_was_only_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
         mark = ToldChannel._mark
