@@ -144,11 +144,11 @@ class OneForOne(StatelessOperator, ABC):
         return (out,) if len(out) else NOTHING
 
 
-def check_state(operator: StatefulOperator, limit: int) -> None:
-    """Raises StateLimitExceeded where its state is over `limit` bytes."""
+def check_state(operator: StatefulOperator, limit: int, name: str | None = None) -> None:
+    """Raises StateLimitExceeded where its state is over `limit` bytes. `name`: what the user calls it, if not as it is called here."""
     if (size := operator.state_bytes) > limit:
         raise StateLimitExceeded(
-            f"operator {operator.name!r}: its state of {size} bytes is over the limit of {limit} bytes, with {operator.contents()}"
+            f"operator {name or operator.name!r}: its state of {size} bytes is over the limit of {limit} bytes, with {operator.contents()}"
         )
 
 

@@ -90,11 +90,16 @@ class SequentialOperator:
         """What comes out for rows in stream order, which follow those taken before."""
         return (batch,)
 
+    @property
+    def written(self) -> str:
+        """Its name as the query has it."""
+        return self.name
+
     def _check(self) -> None:
         self._look_at = self.hold.released + LOOK_BYTES
         self._remembered = self.memory_bytes
         if self.hold.bytes + self._remembered > self.state_limit:
-            check_state(self, self.state_limit)
+            check_state(self, self.state_limit, self.written)
 
     def contents(self) -> str:
         held = f"{len(self.hold)} rows held until the watermark has passed them, from {describe_time(self.hold.first)} on"

@@ -87,6 +87,10 @@ class PatternOperator(SequentialOperator):
                 yield name
 
     @property
+    def written(self) -> str:
+        return self.pattern
+
+    @property
     def memory_bytes(self) -> int:
         lags = 0 if self.lags is None else self.lags.bytes
         return self.numbers.bytes + self.texts.bytes + self.ways.bytes + self.kept.bytes + lags

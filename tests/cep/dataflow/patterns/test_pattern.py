@@ -321,6 +321,14 @@ def test_a_group_with_too_many_open_starts_fails_by_name() -> None:
         run_alone(operator, arrivals, SCHEMA, random.Random(0))
 
 
+def test_what_is_over_the_limit_is_called_as_the_query_calls_it() -> None:
+    operator = make(pattern_of(A.then(B)))
+    operator.state_limit = 100
+    arrivals = tuples([row_at(time, "a") for time in range(40)], random.Random(0))
+    with interpreted(), pytest.raises(StateLimitExceeded, match=r"operator 'p': its state of \d+ bytes is over the limit of 100 bytes"):
+        run_alone(operator, arrivals, SCHEMA, random.Random(0))
+
+
 def test_the_oldest_start_is_dropped_where_that_is_asked_for() -> None:
     pattern = pattern_of(A.then(B), limit=2, on_limit="drop_oldest", timed_out=True, after="to_next")
     operator = make(pattern)
