@@ -4,6 +4,7 @@ it says there is no room. It is in the place of `Ways` where the starts go on to
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,8 @@ from cep.kernels.patterns.cohorts import (
     watch_cohorts,
 )
 from cep.model.operators import PatternWays
-from cep.model.operators.pattern_ways import ALL_ROWS
 from cep.model.patterns import outlooks
-from cep.model.patterns.checks import TO_NEXT
+from cep.model.patterns.checks import PAST_LAST, TO_NEXT
 from cep.model.patterns.outlooks import Outlooks
 
 _NO_LINES = np.empty(0, np.int64)
@@ -38,7 +38,8 @@ class Cohorts(RowsTold):
 
     def __init__(self, operator: PatternWays, found: Outlooks) -> None:
         numbers = {name: number for number, (name, _) in enumerate(operator.define)}
-        self.outlooks = _arrays(found, {numbers[name] for name in _told_of(operator)})
+        marks = operator.timed_out and operator.after != PAST_LAST
+        self.outlooks = _arrays(found, {numbers[name] for name in _told_of(operator)}, marks)
         self.parameters = parameters_of(operator, numbers)
         self.quiet = not operator.timed_out and not found.waits and (operator.after == TO_NEXT or not found.overtakes)
         self.parameters[places.VARIABLES], self.parameters[places.QUIET] = len(operator.define), self.quiet
@@ -208,7 +209,7 @@ class Cohorts(RowsTold):
 
 def _told_of(operator: PatternWays) -> set[str]:
     """The variables whose rows somebody asks of a match, or of a start that timed out; those of the first and the last row are known."""
-    if operator.rows == ALL_ROWS or operator.timed_out or operator.unmatched:
+    if operator.whole_rows:
         return {name for name, _ in operator.define}
     return {ref.variable for ref in operator.refs} | {operator.after.partition(" ")[2]} - {""}
 
@@ -219,11 +220,26 @@ def _silent(found: Outlooks, move: int, told: set[int]) -> bool:
     return found.complete[found.targets[move]] < 0 and all(own == chain and taken not in told for chain, (own, taken) in steps)
 
 
-def _arrays(found: Outlooks, told: set[int]) -> tuple[np.ndarray, ...]:
-    """As the loop has them: begins, moves, targets, firsts, chains, complete, done, heeded."""
+def _with_moves_of_beginners(found: Outlooks) -> Outlooks:
+    """The same where rows that may begin a start are taken by moves of their own, the last ones."""
+    begin, own, count = {bits for bits, move in enumerate(found.begins) if move != outlooks.DEAD}, dict[int, int](), len(found.targets)
+    moves = tuple(
+        tuple(own.setdefault(move, count + len(own)) if move >= 0 and bits in begin else move for bits, move in enumerate(line))
+        for line in found.moves
+    )
+    targets, chains = ((*each, *(each[move] for move in own)) for each in (found.targets, found.chains))
+    return replace(found, moves=moves, targets=targets, chains=chains)
+
+
+def _arrays(found: Outlooks, told: set[int], marks: bool) -> tuple[np.ndarray, ...]:
+    """As the loop has them: begins, moves, targets, firsts, chains, complete, done, heeded. `marks`: it is asked whose first rows are in
+    matches, so for every row that may begin a start."""
+    silent = [move for move in range(len(found.chains)) if _silent(found, move, told)]
+    if marks:
+        found = _with_moves_of_beginners(found)
     counts = [len(chains) for chains in found.chains]
     firsts = np.cumsum([0, *counts[:-1]])
-    firsts[[move for move in range(len(counts)) if _silent(found, move, told)]] = cohort_places.SILENT
+    firsts[silent] = cohort_places.SILENT
     return (
         np.array(found.begins, np.int64),
         np.array(found.moves, np.int64).ravel(),

@@ -84,6 +84,9 @@ from cep.kernels.patterns.places import (
     WANTS_TIMED_OUT,
 )
 
+#: A row is looked for among at least so many starts for each row of its match.
+FEW = 16
+
 # --- lines ------------------------------------------------------------------------------------------------------------
 
 
@@ -323,19 +326,41 @@ def apart_tell_start(
 
 @inlined
 def _mark_used(tables: Tables, group: int, cohort: int, first: int, stop: int) -> None:
-    """Starts behind the first one of `cohort` whose rows are among those that came out from `first` to before `stop`. From the last on: all
-    that are open between its first two rows need not be looked at, as they would be for each of them in turn."""
+    """Starts behind the first one of `cohort` whose rows are among those that came out from `first` to before `stop`. Of few rows each is
+    looked for: all starts that are open between them need not be looked at, as they would be for each match in turn."""
     groups, starts, stages, rows = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables), rows_at(tables)
-    number, k = groups[group, NEXT_NUMBER] - 1, stop - 1
-    while k > first and number > stages[cohort, FROM]:
+    from_, number, k = stages[cohort, FROM], groups[group, NEXT_NUMBER] - 1, stop - 1
+    sought = FEW * (stop - first) < number - from_
+    while k > first and number > from_:
         start = start_line(tables, group, number)
         row = first_row(starts, start)
         if 0 <= row < rows[k, 1]:
             k -= 1
+        elif sought and row > rows[k, 1]:
+            number = _last_start(tables, group, from_, number, rows[k, 1])
         else:  # also one that is over
             if row == rows[k, 1]:
                 starts[start, START_ROW] |= 1
             number -= 1
+
+
+@inlined
+def _last_start(tables: Tables, group: int, first: int, stop: int, row: int) -> Number:
+    """Of the open starts from `first`, which is one, to before `stop` the last one that begins with row `row` or one before it, as the
+    first does."""
+    starts = cohort_starts_at(tables)
+    while first + 1 < stop:
+        middle = (first + stop) // 2
+        number = middle
+        while number > first and first_row(starts, start_line(tables, group, number)) < 0:
+            number -= 1
+        if first_row(starts, start_line(tables, group, number)) <= row:
+            first = middle
+        else:
+            stop = number
+    while first_row(starts, start_line(tables, group, first)) < 0:
+        first -= 1
+    return first
 
 
 @inlined

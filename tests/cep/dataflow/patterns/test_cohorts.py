@@ -85,12 +85,16 @@ def test_it_finds_what_the_definitions_say(
 
 
 @settings(deadline=None)
-@given(TOGETHER, rows(40), st.integers(0, 999), st.none() | st.integers(1, 4), st.sampled_from((1, 3, cohorts.PASSED_MAX)))
-def test_it_finds_what_ways_do(pattern: Pattern, given_rows: list[tuple[Any, ...]], seed: int, limit: int | None, most: int) -> None:
-    """Longer sequences than the definitions can be asked for, and groups with too many starts; time decides on `most` of these at once."""
+@given(TOGETHER, rows(40), st.integers(0, 999), st.none() | st.integers(1, 4), st.sampled_from((1, 3, cohorts.PASSED_MAX)), st.booleans())
+def test_it_finds_what_ways_do(
+    pattern: Pattern, given_rows: list[tuple[Any, ...]], seed: int, limit: int | None, most: int, sought: bool
+) -> None:
+    """Longer sequences than the definitions can be asked for, and groups with too many starts; time decides on `most` of these at once.
+    Each row of a match is `sought` among the starts, or all of these are looked at."""
     pattern = pattern if limit is None else replace(pattern, limit=limit, on_limit="drop_oldest")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(cohorts, "PASSED_MAX", most)
+        patched.setattr(cohort_lines, "FEW", 0 if sought else 1_000)
         assert outcomes(pattern, given_rows, seed, apart=False) == outcomes(pattern, given_rows, seed, apart=True)
 
 
@@ -270,6 +274,37 @@ def test_what_came_out_is_not_looked_for_among_all_starts_that_are_open(monkeypa
         assert len(fed(operator, [row_at(time, "a") for time in range(50)] + [row_at(50, "b")])) == 50
     assert isinstance(operator.ways, Cohorts)
     assert 50 <= len(looks) < 200
+
+
+def test_a_row_that_came_out_is_looked_for_among_the_starts_that_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty matches have the first row of one start, behind which seventy are open: to find it all of these were looked at, for each."""
+    looks, first_row = [], cohort_lines.first_row
+
+    def looked(starts: np.ndarray, start: int) -> int:
+        looks.append(start)
+        return int(first_row(starts, start))
+
+    second = event("B", (col("e") == "a") & (col("v") == 1))
+    operator = make(pattern_of(A.then(second).then(C), after="to_next", within=1000, timed_out=True))
+    given_rows = [row_at(time, "a", int(time == 20)) for time in range(91)]
+    with interpreted():
+        assert fed(operator, given_rows) == []
+        monkeypatch.setattr(cohort_lines, "first_row", looked)
+        assert len(fed(operator, [row_at(91, "c")])) == 20
+    assert isinstance(operator.ways, Cohorts)
+    assert len(looks) < 20 * 30
+
+
+def test_what_may_begin_nothing_is_not_remembered_for_starts_that_time_out() -> None:
+    """Of *a, as many b as come, c*, all b's rows were: each match walked down them, to see whether a start's first row was among them."""
+    operator = make(pattern_of(A.then(B.one_or_more()).then(C), after="to_next", within=1000, timed_out=True))
+    with interpreted():
+        fed(operator, [row_at(time, "ab"[time % 2], time) for time in range(40)])
+        ways = operator.ways
+        assert isinstance(ways, Cohorts)
+        assert len(ways.used_stages()) <= 2
+        found = fed(operator, [row_at(40, "c")])
+    assert len(found) == 20
 
 
 def test_stages_are_over_with_their_last_start() -> None:
