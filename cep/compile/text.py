@@ -242,7 +242,7 @@ def _floats(data: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarr
     gather(data, starts, offsets, body)
     texts = pa.Array.from_buffers(pa.string(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(body)])
     try:
-        return numbers_in(pc.cast(texts, pa.float64()), "float64")
+        return numbers_in(pc.cast(texts, pa.float64()), np.dtype(np.float64))
     except pa.ArrowInvalid:
         return np.array([float(text) for text in texts.to_pylist()])
 

@@ -1,5 +1,5 @@
 """Arrow arrays of what Python and numpy have, and back. Not `pa.array` nor `to_numpy`: their first call imports pandas where there is one,
-0.2 to 0.4 s on the data path or while a query is recovered, and every call looks for it where there is none.
+0.2 to 0.4 s on the data path or while a query is recovered. So do Arrow's functions with a constant of Python, which are not avoided yet.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+_INT64 = np.dtype(np.int64)
+
 
 def int64_array(values: np.ndarray | Sequence[int]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))])
 
 
-def numbers_in(array: pa.Array, kind: str = "int64") -> np.ndarray:
+def numbers_in(array: pa.Array, dtype: np.dtype = _INT64) -> np.ndarray:
     """The values of one of that type, a view; at NULLs anything."""
-    dtype = np.dtype(kind)
     assert array.type.bit_width == 8 * dtype.itemsize, array.type
     return np.frombuffer(array.buffers()[1], dtype, len(array), dtype.itemsize * array.offset) if len(array) else np.zeros(0, dtype)
 

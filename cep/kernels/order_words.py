@@ -34,8 +34,8 @@ def _numbers(column: Column) -> list[np.ndarray]:
 def _ranks(column: Column) -> np.ndarray:
     """Each text's place among the different ones, from 1; 0 for NULL. Only the different ones are sorted."""
     encoded = to_arrow(replace(column, type=BINARY)).dictionary_encode()
-    order = numbers_in(pc.array_sort_indices(encoded.dictionary), "uint64")
+    order = numbers_in(pc.array_sort_indices(encoded.dictionary), np.dtype(np.uint64))
     ranks = np.empty(len(order) + 1, np.int64)
     ranks[order], ranks[-1] = np.arange(1, len(order) + 1), 0
-    found: np.ndarray = ranks[numbers_in(encoded.indices.fill_null(-1), "int32")]
+    found: np.ndarray = ranks[numbers_in(encoded.indices.fill_null(-1), np.dtype(np.int32))]
     return found

@@ -174,9 +174,9 @@ def _extracted(texts: pa.Array, regex: str, group: int) -> Column:
 def _index_of(tree: Typed, columns: Sequence[Column]) -> Column:
     """The code points of what comes before it."""
     texts = columns[0]
-    found = numbers_in(pc.find_substring(to_arrow(texts), pattern=_literal(tree, 1)).fill_null(-1), "int32")
+    found = numbers_in(pc.find_substring(to_arrow(texts), pattern=_literal(tree, 1)).fill_null(-1), np.dtype(np.int32))
     before = Column(STRING, np.maximum(found, 0).astype(np.int32), None, texts.data, _starts(texts))
-    points = numbers_in(pc.utf8_length(to_arrow(before)), "int32").astype(np.int64)
+    points = numbers_in(pc.utf8_length(to_arrow(before)), np.dtype(np.int32)).astype(np.int64)
     return Column(INT64, np.where(found < 0, np.int64(-1), points), texts.valid)
 
 

@@ -275,14 +275,6 @@ class Table:
         self.control[ROWS] = end
         return True
 
-    def places_of(self, numbers: np.ndarray, size: int, rows: int) -> np.ndarray | None:
-        """Where entries of blocks `numbers` of `size` lie, `rows` together, int64[rows, width], a view to be written; None where they do
-        not lie one behind the other."""
-        if int(numbers[-1]) - int(numbers[0]) >= len(numbers):
-            return None
-        start = int(numbers[0]) * size * self.width
-        return self.entries[start : start + rows * self.width].reshape(-1, self.width)
-
     def put_blocks(self, matrix: np.ndarray, numbers: np.ndarray, size: int) -> None:
         """The same of blocks `numbers` of `size` entries, each in its place, for which there is room; of the last one perhaps fewer."""
         words, whole = size * self.width, len(matrix) // size
@@ -292,6 +284,14 @@ class Table:
             start = int(numbers[whole]) * words
             rest = matrix[whole * size :].reshape(-1)
             self.entries[start : start + len(rest)] = rest
+
+    def places_of(self, numbers: np.ndarray, size: int, rows: int) -> np.ndarray | None:
+        """Where entries of blocks `numbers` of `size` lie, `rows` together, int64[rows, width], a view to be written; None where they do
+        not lie one behind the other."""
+        if int(numbers[-1]) - int(numbers[0]) >= len(numbers):
+            return None
+        start = int(numbers[0]) * size * self.width
+        return self.entries[start : start + rows * self.width].reshape(-1, self.width)
 
     def find_all(self) -> None:
         """Gives all entries their slots, of which none has any."""
