@@ -70,12 +70,12 @@ class Batch:
     def __len__(self) -> int:
         return len(self.time)
 
-    def take(self, indices: np.ndarray | slice) -> Batch:
-        """Rows `indices`."""
-        origin = self.origin
+    def take(self, indices: np.ndarray | slice, rise: bool = False) -> Batch:
+        """Rows `indices`. `rise`: none comes before a row that it stood behind, as in a slice."""
+        origin, in_order = self.origin, self.in_order and (rise or isinstance(indices, slice))
         if origin is not None:  # by `take`: rows of two words by index cost NumPy 11 ns each, 1 ns so
             origin = origin[indices] if isinstance(indices, slice) else origin.take(indices, axis=0)
-        return Batch(taken(self.columns, indices), self.time[indices], origin, self.created, self.source)
+        return Batch(taken(self.columns, indices), self.time[indices], origin, self.created, self.source, in_order)
 
 
 #: No tuples: what an operator yields where the instance may pause. Any batch without rows means the same.

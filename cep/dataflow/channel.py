@@ -37,9 +37,16 @@ def batch_bytes(batch: Batch) -> int:
     return total
 
 
+def bytes_of_each(batch: Batch) -> int | None:
+    """What every row adds to `batch_bytes`; None where not all add the same."""
+    if isinstance(batch.columns, Composed) or any(column.type.is_bytes for column in batch.columns.values()):
+        return None
+    return _hidden_bytes(batch) + sum(column.values.itemsize for column in batch.columns.values())
+
+
 def row_bytes(batch: Batch) -> np.ndarray:
     """int64[n]: what each row adds to `batch_bytes`."""
-    sizes = np.full(len(batch), 8 if batch.origin is None else 8 + 8 * batch.origin.shape[1], np.int64)
+    sizes = np.full(len(batch), _hidden_bytes(batch), np.int64)
     if isinstance(batch.columns, Composed):
         sizes += batch.columns.sizes()
         return sizes
@@ -48,6 +55,10 @@ def row_bytes(batch: Batch) -> np.ndarray:
         if column.type.is_bytes:
             sizes += column.values
     return sizes
+
+
+def _hidden_bytes(batch: Batch) -> int:
+    return 8 if batch.origin is None else 8 + 8 * batch.origin.shape[1]
 
 
 def slack(share: int) -> int:

@@ -81,8 +81,8 @@ class RouteKey:
         return encode_keys(with_wider_numbers(batch.columns, self.fields), self.fields)
 
     def part(self, batch: Batch, rows: np.ndarray) -> Batch:
-        """Rows `rows`, int64[m], for one target."""
-        return batch.take(rows)
+        """Rows `rows`, int64[m], which rise, for one target."""
+        return batch.take(rows, rise=True)
 
     def is_next_counted(self, rows: int) -> bool:
         """Are the buckets of the next batch, which has so many rows, counted?"""

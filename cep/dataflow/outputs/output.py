@@ -9,15 +9,14 @@ finds no credit waits in its target's queue, in order, and blocks the instance.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
-from itertools import pairwise
 from math import gcd
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from cep.dataflow.channel import Channel, batch_bytes, row_bytes
+from cep.dataflow.channel import Channel, batch_bytes, bytes_of_each, row_bytes
 from cep.dataflow.meter import Account, CreditWait, Latency
 from cep.dataflow.outputs.balancer import Balancer, RouteKey
 from cep.elements import (
@@ -95,10 +94,8 @@ class Target:
         if self.bytes <= self.most:
             self.queue.append((batch, self.bytes, watermark, since))
         else:
-            sizes = row_bytes(batch)
-            for start, end in pairwise(cuts(sizes, self.most)):
-                size, last = int(sizes[start:end].sum()), end == len(batch)
-                self.queue.append((batch.take(slice(start, end)), size, watermark if last else self.promised, since))
+            for start, end, size in pieces(batch, self.most):
+                self.queue.append((batch.take(slice(start, end)), size, watermark if end == len(batch) else self.promised, since))
         self.parts, self.bytes, self.promised, self.asleep = [], 0, watermark, False
         return True
 
@@ -333,14 +330,19 @@ def has_room(targets: Sequence[Target], index: int) -> bool:
     return not targets[index].queue
 
 
-def cuts(sizes: np.ndarray, most: int) -> list[int]:
-    """Where to cut rows of `sizes` bytes so that no piece has more than `most`, unless it is a single row: from 0 to their number."""
-    ends = np.cumsum(sizes)
-    bounds = [0]
-    while bounds[-1] < len(sizes):
-        before = int(ends[bounds[-1] - 1]) if bounds[-1] else 0
-        bounds.append(max(int(np.searchsorted(ends, before + most, "right")), bounds[-1] + 1))
-    return bounds
+def pieces(batch: Batch, most: int) -> Iterator[tuple[int, int, int]]:
+    """(first row, row after the last, bytes) of pieces of `batch` that have at most `most` bytes, unless it is a single row."""
+    n, each = len(batch), bytes_of_each(batch)
+    if each is not None:
+        step = max(most // each, 1)
+        yield from ((start, min(start + step, n), (min(start + step, n) - start) * each) for start in range(0, n, step))
+        return
+    ends = np.cumsum(row_bytes(batch))
+    start = before = 0
+    while start < n:
+        end = max(int(np.searchsorted(ends, before + most, "right")), start + 1)
+        yield start, end, int(ends[end - 1]) - before
+        start, before = end, int(ends[end - 1])
 
 
 def compacted(batch: Batch) -> Batch:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow as pa
 from cep.compile.aggregate.results import describe_group
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.outputs.output import compacted, concatenated
-from cep.dataflow.state.merging import ROWS_MAX, in_stream_order, is_behind, merged
+from cep.dataflow.state.merging import APART_ROWS, ROWS_MAX, in_stream_order, is_behind, merged, pieces_apart
 from cep.elements import Batch
 from cep.kernels.arrays import empty_batch, mask_array
 from cep.kernels.column import Column
@@ -37,10 +37,20 @@ LOOK_ROWS = 1 << 18
 
 class Hold:
     """Rows of `schema` with origins of `origin_words` words. `ties`: may rows tie? Then they have all columns of their stream. Neighbours
-    of fewer than `few_rows` rows are let out as one batch, and gathered into one run when there are `runs_more` more runs."""
+    of fewer than `few_rows` rows are let out as one batch, and gathered into one run when there are `runs_more` more runs; `apart_rows`: as
+    for `pieces_apart`."""
 
-    def __init__(self, schema: Schema, origin_words: int, ties: bool, few_rows: int = FEW_ROWS, runs_more: int = RUNS_MORE) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        origin_words: int,
+        ties: bool,
+        few_rows: int = FEW_ROWS,
+        runs_more: int = RUNS_MORE,
+        apart_rows: int = APART_ROWS,
+    ) -> None:
         self.schema, self.ties, self.few_rows, self.runs_more, self.format = schema, ties, few_rows, runs_more, Format(schema, origin_words)
+        self.apart_rows = apart_rows
         self.bytes = self.released = 0  # of what is held, and of all that was let out
         self._runs: list[Batch] = []
         self._firsts: list[int] = []  # their least event times
@@ -123,7 +133,8 @@ class Hold:
         in_order = self._in_order
         passed = self._passed(watermark)
         self.released += before - self.bytes
-        for batch in _few_together(passed, self.few_rows) if in_order else merged(passed, self.schema, self.ties):
+        apart, rest = (passed, []) if in_order else pieces_apart(passed, self.apart_rows)
+        for batch in chain(_few_together(apart, self.few_rows), merged(rest, self.schema, self.ties)):
             if len(batch.time) <= ROWS_MAX:
                 yield batch
                 continue

@@ -5,11 +5,14 @@ was taken and is before the first row of the next piece can go, for nothing befo
 
     run a   1 . . 4 | 6 . . 9 |          taken: 1 … 4, 3 … 5, and 6 … 9 begins next: up to 6 all is there
     run b     3 . . 5 | 8 . . . 12
+
+Senders that read blocks of one file in turn have pieces that lie apart (a: 1 … 4, 9 … 12; b: 5 … 8): they are taken as they lie there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -21,10 +24,42 @@ from cep.model.schema import Schema
 
 #: Rows merged at a time, and of how many rows a piece is at least.
 ROWS_MAX, PIECE_MIN = 65_536, 64
+#: To sort so many rows takes as long as to find a piece that lies apart.
+APART_ROWS = 1_024
+
+
+def pieces_apart(runs: Sequence[Batch], enough: int) -> tuple[list[Batch], list[Batch]]:
+    """Pieces of `runs`, each in stream order, one behind the other, and what is left of the runs, which is behind all of them: everything
+    where the pieces would have fewer than `enough` rows."""
+    if sum(map(len, runs)) < enough * len(runs):
+        return [], list(runs)
+    pieces: list[Batch] = []
+    begins, most = [0] * len(runs), len(runs)
+    waiting = [(place_of(run, 0), i) for i, run in enumerate(runs)]
+    heapify(waiting)
+    while waiting and len(pieces) < most:
+        first, i = heappop(waiting)
+        run, begin = runs[i], begins[i]
+        end = _before(run, waiting[0][0]) if waiting else len(run)
+        if end == begin:  # it ties with another
+            heappush(waiting, (first, i))
+            break
+        pieces.append(_rows(run, begin, end))
+        most += (end - begin) // enough
+        if end < len(run):
+            begins[i] = end
+            heappush(waiting, (place_of(run, end), i))
+    return pieces, [_rows(runs[i], begins[i], len(runs[i])) for _, i in waiting]
+
+
+def _rows(run: Batch, begin: int, end: int) -> Batch:
+    return run if end - begin == len(run) else run.take(slice(begin, end))
 
 
 def merged(runs: Sequence[Batch], schema: Schema, ties: bool, most: int = ROWS_MAX) -> Iterator[Batch]:
     """The rows of `runs`, each in stream order, in stream order: about `most` in a batch, at most twice as many."""
+    if not runs:
+        return
     if sum(map(len, runs)) <= most:
         yield in_stream_order(concatenated(list(runs)), schema, ties)
         return
@@ -51,7 +86,7 @@ def _by_first_row(runs: Sequence[Batch], size: int) -> Iterator[tuple[int, int, 
 
 def _before(batch: Batch, limit: tuple[int, ...]) -> int:
     """How many rows of `batch`, in stream order, are before the place `limit`."""
-    low, high = 0, len(batch)
+    low, high = int(batch.time.searchsorted(limit[0])), int(batch.time.searchsorted(limit[0], "right"))
     while low < high:
         middle = (low + high) // 2
         if place_of(batch, middle) < limit:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cep.dataflow.channel import Credit, batch_bytes, row_bytes
+from cep.dataflow.channel import Credit, batch_bytes, bytes_of_each, row_bytes
 from cep.dataflow.outputs.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, uniform_table
-from cep.dataflow.outputs.output import ANSWER_BYTES_MAX, BATCH_BYTES_MANY, BATCH_BYTES_MAX, EdgeOutput, has_room
+from cep.dataflow.outputs.output import ANSWER_BYTES_MAX, BATCH_BYTES_MANY, BATCH_BYTES_MAX, EdgeOutput, has_room, pieces
 from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Grammar, Stop, Watermark
 from cep.kernels.columns import Column
 from cep.model.schema import INT64, STRING, Schema
@@ -118,8 +118,22 @@ def test_no_piece_is_larger_than_a_batch_may_be_and_none_is_lost(parts: list[tup
         start += rows
     out.close(End())
     assert wire.rows == list(range(start))
-    pieces = [element for element, _ in wire.sent if isinstance(element, Batch)]
-    assert all(batch_bytes(piece) <= BATCH_BYTES_MAX or len(piece) == 1 for piece in pieces)
+    sent = [element for element, _ in wire.sent if isinstance(element, Batch)]
+    assert all(batch_bytes(piece) <= BATCH_BYTES_MAX or len(piece) == 1 for piece in sent)
+
+
+@given(st.integers(1, 40), st.integers(1, 200), st.booleans(), st.booleans())
+def test_pieces_lie_one_behind_the_other_and_say_their_bytes(rows: int, most: int, texts: bool, origins: bool) -> None:
+    whole = batch(rows, width=7)
+    columns = whole.columns if texts else {"n": whole.columns["n"]}
+    whole = Batch(columns, whole.time, np.zeros((rows, 2), np.int64) if origins else None)
+    assert bytes_of_each(whole) == (None if texts else 32 if origins else 16)
+    found = list(pieces(whole, most))
+    assert [start for start, _, _ in found] == [0, *[end for _, end, _ in found[:-1]]] and found[-1][1] == rows
+    assert [size for _, _, size in found] == [batch_bytes(whole.take(slice(start, end))) for start, end, _ in found]
+    assert all(size <= most or end - start == 1 for start, end, size in found)
+    full = [batch_bytes(whole.take(slice(start, end + 1))) for start, end, _ in found[:-1]]
+    assert all(size > most for size in full), "one row more would not fit"
 
 
 def test_bytes_of_rows_add_up_to_those_of_the_batch() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.dataflow.state.hold import RUNS_MORE, Hold
+from cep.dataflow.state.merging import pieces_apart
 from cep.elements import MAX_TIME, Batch
 from cep.kernels.columns import Column
 from cep.kernels.jit import interpreted
@@ -26,12 +27,12 @@ def batch(times: list[int], first: int) -> Batch:
     return Batch({"n": Column(INT64, numbers)}, np.array(times, np.int64), origin)
 
 
-@given(STEPS, st.integers(1, 4), st.integers(1, 4))
+@given(STEPS, st.integers(1, 4), st.integers(1, 4), st.integers(1, 4))
 def test_what_a_watermark_has_passed_comes_out_in_stream_order(
-    steps: list[tuple[list[int], int, bool]], few_rows: int, runs_more: int
+    steps: list[tuple[list[int], int, bool]], few_rows: int, runs_more: int, apart_rows: int
 ) -> None:
     with interpreted():
-        hold, watermark, count = Hold(SCHEMA, 2, False, few_rows, runs_more), 0, 0
+        hold, watermark, count = Hold(SCHEMA, 2, False, few_rows, runs_more, apart_rows), 0, 0
         held: set[tuple[int, int, int]] = set()
         for ahead, rise, in_order in [*steps, ([], 0, True)]:
             made = batch([watermark + each for each in (sorted(ahead) if in_order else ahead)], count)
@@ -45,6 +46,28 @@ def test_what_a_watermark_has_passed_comes_out_in_stream_order(
             held -= set(passed)
             assert (len(hold), hold.first) == (len(held), min((time for time, _, _ in held), default=None))
         assert [n for each in hold.release(MAX_TIME) for n in each.columns["n"].values] == [n for _, _, n in sorted(held)]
+
+
+def test_pieces_that_lie_apart_come_out_as_they_lie_there() -> None:
+    """Blocks of a file that two senders read in turn: nothing is sorted, and nothing copied."""
+    blocks = [batch(list(range(first, first + 10)), first) for first in range(0, 60, 10)]
+    with interpreted():
+        hold = Hold(SCHEMA, 2, ties=False, few_rows=1, apart_rows=5)
+        for each in (1, 0, 3, 2, 5, 4):
+            hold.add(blocks[each])
+        came = list(hold.release(55))
+        assert [each.time.tolist() for each in came] == [block.time.tolist() for block in (*blocks[:5], blocks[5].take(slice(0, 5)))]
+        assert all(np.shares_memory(each.time, block.time) for each, block in zip(came, blocks, strict=True))
+        assert len(hold) == 5
+
+
+def test_runs_that_lie_between_each_other_are_sorted_soon() -> None:
+    """To find many short pieces would take longer."""
+    with interpreted():
+        left, right = (batch(list(range(first, 64, 2)), 100 * first) for first in (0, 1))
+        pieces, rest = pieces_apart([left, right], 16)
+        assert (sum(map(len, pieces)), sum(map(len, rest))) == (2, 62)
+        assert [each for piece in pieces for each in piece.time.tolist()] == [0, 1]
 
 
 def test_very_many_runs_of_few_rows_become_one() -> None:
