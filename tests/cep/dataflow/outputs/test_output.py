@@ -183,9 +183,9 @@ def test_only_the_last_piece_of_a_cut_carries_it() -> None:
     out.flush()
     out.targets[0].add(batch(40_000, 100, width=60), 70, MIN_TIME, 1 << 40)
     out.flush_rows()
-    pieces = [watermark for element, watermark in wire.sent if isinstance(element, Batch)]
-    assert len(pieces) > 2
-    assert pieces == [5] * (len(pieces) - 1) + [70]
+    promised = [watermark for element, watermark in wire.sent if isinstance(element, Batch)]
+    assert len(promised) > 2
+    assert promised == [5] * (len(promised) - 1) + [70]
 
 
 def test_a_watermark_alone_goes_only_to_targets_that_got_no_batch() -> None:
@@ -199,6 +199,19 @@ def test_a_watermark_alone_goes_only_to_targets_that_got_no_batch() -> None:
     kinds = sorted(tuple(type(element).__name__ for element, _ in wire.sent) for wire in wires)
     assert kinds == [("Batch",), ("Watermark",), ("Watermark",)]
     assert [wire.watermarks for wire in wires] == [[100]] * 3
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_rows_of_a_target_stay_in_the_order_in_which_they_came(in_order: bool) -> None:
+    rows = batch(1_000)
+    whole = Batch(rows.columns, rows.time, np.stack([rows.time, rows.time], axis=1), in_order=in_order)
+    parts = dict(RouteKey((SCHEMA["n"],), uniform_table(4096, 3), 3).route(whole))
+    assert len(parts) == 3
+    for part in parts.values():
+        numbers = part.columns["n"].values
+        assert part.in_order == in_order and (np.diff(numbers) > 0).all()
+        assert part.time.tolist() == numbers.tolist() and part.origin is not None and part.origin[:, 1].tolist() == numbers.tolist()
+    assert sorted(n for part in parts.values() for n in part.time.tolist()) == list(range(1_000))
 
 
 def test_a_watermark_goes_at_once_only_past_a_point_somebody_waits_for() -> None:
