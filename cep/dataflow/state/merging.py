@@ -49,6 +49,8 @@ def pieces_apart(runs: Sequence[Batch], enough: int) -> tuple[list[Batch], list[
         if end < len(run):
             begins[i] = end
             heappush(waiting, (place_of(run, end), i))
+    if sum(map(len, pieces)) < enough * len(runs):  # a batch of few rows of its own would cost more than to sort them with the others
+        return [], list(runs)
     return pieces, [_rows(runs[i], begins[i], len(runs[i])) for _, i in waiting]
 
 

@@ -61,13 +61,21 @@ def test_pieces_that_lie_apart_come_out_as_they_lie_there() -> None:
         assert len(hold) == 5
 
 
-def test_runs_that_lie_between_each_other_are_sorted_soon() -> None:
-    """To find many short pieces would take longer."""
+def test_runs_that_lie_between_each_other_are_sorted_whole() -> None:
+    """To find many short pieces would take longer, and each would be a batch."""
     with interpreted():
         left, right = (batch(list(range(first, 64, 2)), 100 * first) for first in (0, 1))
         pieces, rest = pieces_apart([left, right], 16)
-        assert (sum(map(len, pieces)), sum(map(len, rest))) == (2, 62)
-        assert [each for piece in pieces for each in piece.time.tolist()] == [0, 1]
+        assert not pieces and [each is run for each, run in zip(rest, (left, right), strict=True)] == [True, True]
+
+
+def test_what_lies_apart_before_it_is_taken_first() -> None:
+    with interpreted():
+        left, right = batch([*range(60), *range(60, 80, 2)], 0), batch(list(range(61, 81, 2)), 200)
+        pieces, rest = pieces_apart([left, right], 16)
+        apart = [each for piece in pieces for each in piece.time.tolist()]
+        assert apart == list(range(len(apart))) and len(apart) > 60
+        assert sorted(each for run in rest for each in run.time.tolist()) == list(range(len(apart), 80))
 
 
 def test_very_many_runs_of_few_rows_become_one() -> None:
