@@ -33,25 +33,25 @@ def pieces_apart(runs: Sequence[Batch], enough: int) -> tuple[list[Batch], list[
     where the pieces would have fewer than `enough` rows."""
     if sum(map(len, runs)) < enough * len(runs):
         return [], list(runs)
-    pieces: list[Batch] = []
-    begins, most = [0] * len(runs), len(runs)
+    found: list[tuple[int, int, int]] = []  # run, first row, row after the last
+    begins, covered = [0] * len(runs), 0
     waiting = [(place_of(run, 0), i) for i, run in enumerate(runs)]
     heapify(waiting)
-    while waiting and len(pieces) < most:
+    while waiting and len(found) < len(runs) + covered // enough:
         first, i = heappop(waiting)
         run, begin = runs[i], begins[i]
         end = _before(run, waiting[0][0]) if waiting else len(run)
         if end == begin:  # it ties with another
             heappush(waiting, (first, i))
             break
-        pieces.append(_rows(run, begin, end))
-        most += (end - begin) // enough
+        found.append((i, begin, end))
+        covered += end - begin
         if end < len(run):
             begins[i] = end
             heappush(waiting, (place_of(run, end), i))
-    if sum(map(len, pieces)) < enough * len(runs):  # a batch of few rows of its own would cost more than to sort them with the others
+    if covered < enough * len(runs):  # a batch of few rows of its own would cost more than to sort them with the others
         return [], list(runs)
-    return pieces, [_rows(runs[i], begins[i], len(runs[i])) for _, i in waiting]
+    return [_rows(runs[i], begin, end) for i, begin, end in found], [_rows(runs[i], begins[i], len(runs[i])) for _, i in waiting]
 
 
 def _rows(run: Batch, begin: int, end: int) -> Batch:
