@@ -78,6 +78,13 @@ def test_what_lies_apart_before_it_is_taken_first() -> None:
         assert sorted(each for run in rest for each in run.time.tolist()) == list(range(len(apart), 80))
 
 
+def test_rows_that_tie_are_left_to_be_ordered_by_their_columns() -> None:
+    with interpreted():
+        pieces, rest = pieces_apart([batch(list(range(40)), 0), batch(list(range(39, 80)), 39)], 16)
+        assert [piece.time.tolist() for piece in pieces] == [list(range(39))]
+        assert sorted(run.time.tolist() for run in rest) == [[39], list(range(39, 80))]
+
+
 def test_very_many_runs_of_few_rows_become_one() -> None:
     with interpreted():
         hold = Hold(SCHEMA, 2, ties=False)
