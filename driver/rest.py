@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 import time
 from collections.abc import Callable
@@ -30,6 +31,9 @@ from driver.streams.background import Aside
 TIMEOUT_S = 60.0  # for an answer of an orchestrator that takes our requests
 PATIENCE_S = 15.0
 """How long an orchestrator may be out of reach before that is an error: one that was killed is back within this time."""
+WORD_S = 1.0
+"""Out of reach for so long, that is said while it is tried further, once: a program, and a person at a terminal, wait for something."""
+_LOG = logging.getLogger(__name__)
 _BY_NAME: dict[str, type[CepError]] = {
     kind.__name__: kind for kind in (Conflict, DataError, DiskFull, Forbidden, NotFound, PlacementError, Unauthorized)
 }
@@ -64,7 +68,8 @@ class Rest:
 
     An address of https:// is known by a certificate of the authority `ca`, a file; None: of one that this machine trusts.
 
-    An orchestrator that is out of reach is tried again for `patience_s` seconds; one that takes a request has TIMEOUT_S to answer it.
+    An orchestrator that is out of reach is tried again for `patience_s` seconds, of which a warning tells; one that takes a request has
+    TIMEOUT_S to answer it.
     """
 
     def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S, ca: str | None = None) -> None:
@@ -74,6 +79,7 @@ class Rest:
         self.aside = Aside()
         self.gone: Callable[[], str] = lambda: ""  # why it will not answer any more; empty: it may
         self.away_since = 0.0  # by the clock; 0: its last word was an answer
+        self._told_of = 0.0  # since when it was away as that was said last
         known: ssl.SSLContext | bool = (
             trusting(ca) if ca is not None or "https:" in url.lower() else False
         )  # no time for what is not needed
@@ -131,8 +137,10 @@ class Rest:
                     raise Unreachable(self.url, self.away_since, True, broken, gone) from broken
                 # Whether a request that broke off was obeyed is unknown; only what may be asked twice is.
                 safe = again or refused or method in ("GET", "PUT", "DELETE")
+                away = Unreachable(self.url, self.away_since, refused, broken)
                 if not safe or time.monotonic() > deadline:
-                    raise Unreachable(self.url, self.away_since, refused, broken) from broken
+                    raise away from broken
+                self._say_once(away)
                 time.sleep(0.1)
                 continue
             self.away_since = 0.0
@@ -143,6 +151,11 @@ class Rest:
                 raise error
             time.sleep(0.1)
         raise ClusterError(f"this client of {self.url} is closed")
+
+    def _say_once(self, away: Unreachable) -> None:
+        if self._told_of != away.since and time.time() - away.since >= WORD_S:
+            self._told_of = away.since
+            _LOG.warning("%s; it is tried again for up to %g s", away, self.patience_s)
 
 
 class Untrusted(ClusterError):

@@ -81,6 +81,21 @@ def test_one_that_does_not_lead_or_is_out_of_reach_is_asked_again() -> None:
         made.get("/a")
 
 
+def test_each_time_that_it_is_waited_for_is_told_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused, answer = httpx.ConnectError("refused"), httpx.Response(200, json=1)
+    with rest(in_turn(refused, refused, answer, refused, answer)) as made:
+        monkeypatch.setattr("driver.rest.WORD_S", 1e9)
+        assert made.get("/a") == 1 and not caplog.messages
+        monkeypatch.setattr("driver.rest.WORD_S", 0.0)
+        assert made.get("/a") == 1
+        [told] = caplog.messages
+        assert told.startswith("the orchestrator at http://o:1 cannot be reached") and told.endswith("it is tried again for up to 60 s")
+    caplog.clear()
+    with rest(in_turn(refused, refused, answer, refused, answer)) as made:
+        assert made.get("/a") == made.get("/a") == 1
+    assert len(caplog.messages) == 2
+
+
 def test_only_what_may_be_obeyed_twice_is_sent_again_when_it_broke_off() -> None:
     broken = httpx.ReadError("reset")
     for asked in (lambda made: made.get("/a"), lambda made: made.delete("/a"), lambda made: made.post("/a", again=True)):
