@@ -71,6 +71,8 @@ class ClusterConfig:
         recover: what queries do that do not say it, if they can, one of RECOVER_FORMS.
         fast_path: small messages take the fast path through instances that only pass tuples on; False: none does (for bug reports).
         stock_numba: kernels are compiled as Numba does it, not by a pipeline tailored to them (for bug reports).
+        loaders: instance managers are copies of a process that has loaded what they need (`driver.processes.loaders`); False: each is
+            started by itself (for bug reports).
         host: the name of the host on which the process is; empty in a cluster of one machine.
         address: at which the other hosts reach this one's processes; None: they do not.
         rest_url: how others reach REST where the address it listens at does not tell, such as 0.0.0.0; several orchestrators with commas.
@@ -115,6 +117,7 @@ class ClusterConfig:
     address: str | None = None
     fast_path: bool = True
     stock_numba: bool = False
+    loaders: bool = True
     log: str = LOG
     queries_max: int | None = None
     queries_of_client_max: int | None = None

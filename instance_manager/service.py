@@ -48,17 +48,21 @@ LOG = logging.getLogger(__name__)
 VERSION = 1
 
 
+def load() -> None:
+    """With its first kernel Numba reads all that it can compile, half a second of CPU: the start of a process waits for that, not a
+    deployment."""
+    with no_garbage():
+        warm(*LATENESS)
+
+
 def serve(config: InstanceManagerConfig, binding: Binding) -> int:
-    """Runs until SIGTERM or SIGINT; 0 is an orderly end."""
+    """Runs until SIGTERM or SIGINT; 0 is an orderly end. `load` has been called."""
     begin_logging(config.id, config.cluster.log, logging.INFO)
     raise_descriptor_limit()
     allow(config.cluster.modules, config.cluster.module_path)
     confine(config.cluster.data)
     LOG.info("binding: %s", binding.to_json())
     take()
-    # With its first kernel Numba reads all that it can compile, 0.1 to 0.2 s: the start of a process waits for that, not a deployment.
-    with no_garbage():
-        warm(*LATENESS)
     sockets = open_sockets(config.endpoint, _first_keyring(config))
     stalls = Stalls(SystemClock(), SystemThreadUsage(), compilations)
     stalls.watch_garbage()

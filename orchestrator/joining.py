@@ -17,7 +17,7 @@ from cep.transport.endpoints import HOST_NAME
 SAME = (
     *("zookeeper", "metrics_in", "modules", "session_timeout_s", "grace_s", "budget_bytes", "state_limit_bytes"),
     *("checkpoint_folder", "recover"),
-    *("numa", "fast_path", "stock_numba"),
+    *("numa", "fast_path", "stock_numba", "loaders"),
 )
 FILES = ("zookeeper_secret", "ca", "zookeeper_cert", "zookeeper_key", "members")
 """Fields that name files which every member has a copy of."""

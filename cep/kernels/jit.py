@@ -26,6 +26,7 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import hashlib
@@ -34,6 +35,7 @@ import importlib.util
 import inspect
 import os
 import re
+import shutil
 import sys
 import tempfile
 import threading
@@ -261,13 +263,15 @@ def _usable(wanted: str) -> Path:
         with tempfile.TemporaryFile(dir=wanted):
             return Path(wanted)
     except OSError:
-        return Path(_private().name)
+        return _private()
 
 
 @lru_cache
-def _private() -> tempfile.TemporaryDirectory[str]:
-    private = tempfile.TemporaryDirectory(prefix="cep-kernels-")
-    Path(private.name, "generated").mkdir()
+def _private() -> Path:
+    """It goes with this process, and not with one that is a copy of it."""
+    private, owner = Path(tempfile.mkdtemp(prefix="cep-kernels-")), os.getpid()
+    (private / "generated").mkdir()
+    atexit.register(lambda: shutil.rmtree(private, ignore_errors=True) if os.getpid() == owner else None)
     return private
 
 

@@ -118,6 +118,8 @@ OPTIONS: tuple[Option, ...] = (
            (UP, MANAGERS), "instance managers"),
     Option("stock_numba", bool, False, "Kernels are compiled as Numba does it, not by our own pipeline: for bug reports.",
            (UP, MANAGERS), "instance managers"),
+    Option("loaders", bool, True, "Instance managers are copies of a process that has loaded what they need; without it, for bug reports.",
+           (UP, MANAGERS), "instance managers"),
     # times
     Option("session_timeout_s", float, SESSION_TIMEOUT_S, "How long a process may be silent before it counts as dead.",
            (UP, ORCHESTRATOR, MANAGERS), "times", "s", 2, WAIT_S_MAX, also=("CEP_SESSION_TIMEOUT",),

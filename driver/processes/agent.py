@@ -17,7 +17,7 @@ from typing import Any
 from cep.config import InstanceManagerConfig
 from cep.errors import CepError, ClusterError
 from cep.service.logs import begin_logging
-from driver.commands import INSTANCE_MANAGER, bound, environment
+from driver.commands import INSTANCE_MANAGER, environment
 from driver.processes.children import PAUSE_MAX_S, Children
 from driver.processes.events import Events
 from driver.processes.reach import KEEPER
@@ -74,9 +74,9 @@ def run(config: AgentConfig, keeper: Sequence[str] = ()) -> None:
     children = Children(config.name, events, logs, Path(reports), environment({}), None, config.hold_s, config.pause_max_s)
     children.started()  # it has patience from the outset: no command asks whether all are ready
     try:
-        for each in config.managers:
-            manager = replace(each, mark=each.mark or str(Path(reports) / f"{each.id}.mark"))
-            children.start(manager.id, bound(config.instance_manager, manager), mark=manager.mark)
+        marks = Path(reports)
+        managers = [replace(each, mark=each.mark or str(marks / f"{each.id}.mark")) for each in config.managers]
+        children.start_managers(config.instance_manager, managers)
         if keeper:
             children.start(KEEPER, keeper)
         while not events.stopping:

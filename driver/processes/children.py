@@ -6,7 +6,8 @@ Rules:
 2. While the whole is being started (`starting`) there is no patience: a death then raises, with the end of the log.
 3. What is up, what is down and why is a report: a file that is always whole, for any reader, whether anything else works or
    not. Where it cannot be written, it is written with the next change.
-4. Of a child that has a mark (`cep.service.mark`) the report says what holds it for more than a second. Held for `hold_s` it is ended, and
+4. A child may be made as a copy of a process that has loaded what it needs (`driver.processes.loaders`), which others are copies of too.
+5. Of a child that has a mark (`cep.service.mark`) the report says what holds it for more than a second. Held for `hold_s` it is ended, and
    what held it is named. One that dies otherwise, but not because it was asked to end, names what it was at.
 """
 
@@ -18,19 +19,22 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cep.config import InstanceManagerConfig
 from cep.errors import ClusterError
 from cep.service.logs import about
 from cep.service.mark import Work, make_page, read_page
 from cep.service.reports import remove_report, write_report
+from driver.commands import INSTANCE_MANAGER, bound
 from driver.processes import process as processes
 from driver.processes.events import Events
+from driver.processes.loaders import Adopted, Copy, Loader
 from driver.processes.watch import HOLD_S, LOOK_S, STOPPED, LoopHold, OperatorWatch, at_death, state_of
 
 LOG = logging.getLogger(__name__)
@@ -78,7 +82,8 @@ class Child:
     command: Sequence[str]
     pass_fds: tuple[int, ...] = ()
     mark: Path | None = None
-    process: subprocess.Popen[bytes] | None = None
+    copy: Copy | None = None
+    process: subprocess.Popen[bytes] | Adopted | None = None
     since: float = 0.0  # up or waiting; seconds since 1970
     next_try: float | None = None  # likewise
     deaths: int = 0
@@ -92,7 +97,9 @@ class Child:
 
     @property
     def state(self) -> str:
-        return "waiting" if self.process is None else "stopped" if self.stopped else "up"
+        if self.process is None:
+            return "starting" if self.next_try is None else "waiting"
+        return "stopped" if self.stopped else "up"
 
     def look(self, now_ns: int) -> bool:
         """Is it as it was?"""
@@ -104,7 +111,7 @@ class Child:
         self.hold = None if page is None else self.watch.look(page, now_ns, partial(state_of, pid))
         return before == (self.stopped, self.hold and (self.hold.work, self.hold.prepared))
 
-    def death(self, process: subprocess.Popen[bytes], log: str) -> Death:
+    def death(self, process: subprocess.Popen[bytes] | Adopted, log: str) -> Death:
         """How its process, which is over, has died."""
         page = None if self.mark is None else read_page(self.mark)
         hold = self.hold if self.ended else None if page is None or process.returncode in _ASKED else at_death(page)
@@ -159,13 +166,24 @@ class Children:
         self.hold_s, self.pause_max_s, self.starting = hold_s, pause_max_s, True
         self.full = False  # the disk of the logs
         self._children: dict[str, Child] = {}
+        self._loaders: dict[tuple[str, ...], Loader] = {}
 
-    def start(self, name: str, command: Sequence[str], fds: tuple[int, ...] = (), mark: str | None = None) -> None:
-        """Starts one and keeps it up. `mark`: where it says what it is at.
+    def start(
+        self, name: str, command: Sequence[str], fds: tuple[int, ...] = (), mark: str | None = None, copy: Copy | None = None
+    ) -> None:
+        """Starts one and keeps it up. `mark`: where it says what it is at. `copy`: how it may be made in place of by its command.
 
         Raises OSError while all are being started: there is no such command."""
-        child = self._children[name] = Child(name, command, fds, None if mark is None else Path(mark))
+        child = self._children[name] = Child(name, command, fds, None if mark is None else Path(mark), copy)
         self._run(child)
+
+    def start_managers(self, command: Sequence[str], managers: Sequence[InstanceManagerConfig]) -> None:
+        """The same of instance managers, as copies of one loader for each node; by another command than ours each by itself."""
+        first = {manager.node: bound(command, manager) for manager in reversed(managers)}
+        for each in managers:
+            copied = tuple(command) == INSTANCE_MANAGER and each.cluster.loaders
+            copy = Copy(tuple(first[each.node]), each.to_json()) if copied else None
+            self.start(each.id, bound(command, each), mark=each.mark, copy=copy)
 
     def started(self) -> None:
         """All are there: from now on a death is mended."""
@@ -173,13 +191,14 @@ class Children:
         self.report()
         self.events.after(LOOK_S, self._look)
 
-    def running(self) -> dict[str, subprocess.Popen[bytes]]:
+    def running(self) -> dict[str, subprocess.Popen[bytes] | Adopted]:
         """Those that run, by name."""
         return {child.name: child.process for child in self._children.values() if child.process is not None}
 
     def listing(self) -> list[tuple[str, int]]:
-        """Names and process ids of those that run."""
-        return [(name, process.pid) for name, process in self.running().items()]
+        """Names and process ids of those that run, and of those of which they are copies."""
+        loaders = [(f"loader-{i}", loader.process.pid) for i, loader in enumerate(self._loaders.values()) if loader.is_up]
+        return [*((name, process.pid) for name, process in self.running().items()), *loaders]
 
     def unread(self) -> list[str]:
         """Those that hold what ended queries have put out, for readers that have not taken it yet."""
@@ -198,9 +217,10 @@ class Children:
 
     def stop(self, last: str = "", patience_s: float = 5.0) -> None:
         """Takes down every one, `last` behind the others and with a patience of its own."""
+        unknown = [copy for loader in self._loaders.values() for copy in loader.stop()]
         running = self.running()
         behind = running.pop(last, None)
-        processes.stop(running.values())
+        processes.stop([*running.values(), *unknown])
         if behind is not None:
             processes.stop([behind], patience_s)
         remove_report(self.reports, self.name)
@@ -214,7 +234,21 @@ class Children:
             self._end_if_held(child)
         if not all(as_it_was) or self._look_at_disk():
             self.report()
+        if self._loaders:
+            self._bury()
         self.events.after(LOOK_S, self._look)
+
+    def _bury(self) -> None:
+        """Orphans that came to us, since copies shall; one that we wait for ourselves is left for that."""
+        ours = {pid for _, pid in self.listing()}
+        while not any(loader.is_asked for loader in self._loaders.values()):
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None or ended.si_pid in ours:
+                return
+            os.waitpid(ended.si_pid, 0)
 
     def _look_at_disk(self) -> bool:
         """Is it full now and was not, or the other way round? What dies of it has no room to say so."""
@@ -236,9 +270,32 @@ class Children:
         if child.mark is not None:
             with suppress(OSError):  # no room: then it cannot be seen what it is at
                 make_page(child.mark)
+        loader = None if child.copy is None else self._loader_of(child.copy)
+        if loader is None or child.copy is None:
+            self._take(child, lambda: self._start(child))
+        else:
+            loader.ask(child.name, child.copy.config, self._log(child.name), partial(self._copied, child))
+
+    def _loader_of(self, copy: Copy) -> Loader | None:
+        """None: there is none at the moment, but for the next time."""
+        loader = self._loaders.get(copy.loader)
+        if loader is not None and loader.is_up:
+            return loader
+        with suppress(OSError):
+            log = self._log(f"loader-{list(self._loaders).index(copy.loader) if loader is not None else len(self._loaders)}")
+            self._loaders[copy.loader] = Loader(copy.loader, log, self.environment, self.events)
+        return self._loaders.get(copy.loader) if loader is None else None
+
+    def _copied(self, child: Child, copy: Adopted | None) -> None:
+        self._take(child, lambda: self._start(child) if copy is None else copy)
+
+    def _take(self, child: Child, begin: Callable[[], subprocess.Popen[bytes] | Adopted]) -> None:
+        """The process that `begin` gives is the child's, which is watched from now on."""
         try:
-            child.process, handle = self._start(child)
+            child.process = process = begin()
+            handle = _watched(process)
         except OSError as error:
+            child.process = None
             if self.starting:
                 raise
             self._mourn(child, Death(0, time.time(), f"could not be started: {error}"))
@@ -247,15 +304,9 @@ class Children:
         if not self.starting:
             self.report()
 
-    def _start(self, child: Child) -> tuple[subprocess.Popen[bytes], int]:
-        """The process, and what tells of its death. Raises OSError: one of them cannot be had."""
-        process = processes.start(child.command, self._log(child.name), self.environment, child.pass_fds)
-        try:
-            return process, os.pidfd_open(process.pid)
-        except OSError:  # no descriptor is left; a process whose death would go unnoticed is not started
-            process.kill()
-            process.wait()
-            raise
+    def _start(self, child: Child) -> subprocess.Popen[bytes]:
+        """Raises OSError: there is no such command."""
+        return processes.start(child.command, self._log(child.name), self.environment, child.pass_fds)
 
     def _died(self, child: Child, handle: int) -> None:
         self.events.off(handle)
@@ -286,3 +337,13 @@ class Children:
     def _tail(self, name: str, lines: int = LOG_LINES) -> str:
         log = self._log(name)
         return "" if log is None else processes.tail(log, lines)
+
+
+def _watched(process: subprocess.Popen[bytes] | Adopted) -> int:
+    """What tells of its death. Raises OSError: no descriptor is left, and a process whose death would go unnoticed is ended."""
+    try:
+        return os.pidfd_open(process.pid)
+    except OSError:
+        process.kill()
+        process.wait()
+        raise

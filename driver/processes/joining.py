@@ -24,7 +24,7 @@ from cep.errors import CepError, ClusterError, ProtocolError
 from cep.machine import available_cores, read_topology
 from cep.model.hosts import VERSION, check_version
 from cep.model.topology import Topology
-from driver.commands import INSTANCE_MANAGER, bound, environment
+from driver.commands import INSTANCE_MANAGER, environment
 from driver.processes import host_keeper
 from driver.processes.children import PAUSE_MAX_S, Children
 from driver.processes.events import Events
@@ -87,8 +87,7 @@ class HostProcesses:
         topology = read_topology().restricted(available_cores())
         self._register(topology)
         managers = list(self._managers(topology))
-        for manager in managers:
-            self.children.start(manager.id, bound(self.config.instance_manager, manager), mark=manager.mark)
+        self.children.start_managers(self.config.instance_manager, managers)
         names = [manager.id for manager in managers]
         self._wait(lambda: set(names) <= {each["id"] for each in self.rest.get("/instance-managers")}, "instance managers")
         self.children.started()

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cep.config import RINGS
 from cep.errors import ClusterError
@@ -63,7 +63,18 @@ def start(
         )
 
 
-def stop(processes: Iterable[subprocess.Popen[bytes]], patience_s: float = 5.0) -> None:
+class ChildProcess(Protocol):
+    """What a supervisor does with a child: `subprocess.Popen`, or one that was made in another way."""
+
+    @property
+    def returncode(self) -> int | Any: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+def stop(processes: Iterable[ChildProcess], patience_s: float = 5.0) -> None:
     """Asks all to end, waits for them together for at most `patience_s`, kills the rest, and reaps every one."""
     running = [process for process in processes if process.poll() is None]
     for process in running:
@@ -87,7 +98,7 @@ def tail(log: Path, lines: int = 12) -> str:
         return ""
 
 
-def ending(process: subprocess.Popen[Any]) -> str:
+def ending(process: ChildProcess) -> str:
     """How a process that is over ended, in words."""
     code = process.returncode
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

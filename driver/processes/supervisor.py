@@ -48,7 +48,7 @@ from cep.secret import Secret
 from cep.service.folders import check_folders
 from cep.service.logs import begin_logging
 from driver.builder.own_functions import MODULE
-from driver.commands import INSTANCE_MANAGER, bound, environment, python
+from driver.commands import INSTANCE_MANAGER, environment, python
 from driver.processes import host_keeper
 from driver.processes.children import PAUSE_MAX_S, Children
 from driver.processes.console import OwnConsole
@@ -130,6 +130,7 @@ class LocalConfig:
     pause_max_s: float = PAUSE_MAX_S
     fast_path: bool = True
     stock_numba: bool = False
+    loaders: bool = True
     log: str = LOG
     host: str = ""
     address: str | None = None
@@ -218,8 +219,7 @@ class Supervisor:
         self.children.start("zookeeper", zookeeper.command(java_home(), spark_jars()))
         self.children.start("orchestrator", python("orchestrator", argument(cluster)), (rest.fileno(),))
         self._managers = instance_managers(self.config, cluster, self.home, self.reach)
-        for manager in self._managers:
-            self.children.start(manager.id, bound(self.config.instance_manager, manager), mark=manager.mark)
+        self.children.start_managers(self.config.instance_manager, self._managers)
         self._offer("gateway", str(cluster.gateway), "driver.gateway", cluster)
         self._offer("connectors", str(cluster.connectors), "connectors.running", cluster)
         self.children.start("metric-server", python("orchestrator.metrics.server", argument(cluster)))

@@ -113,6 +113,7 @@ FEW: dict[str, dict[str, str]] = {
         "driver/spark/session.py": "Spark in a process of its own",
         "driver/spark/standalone.py": "names the type",
         "driver/processes/children.py": "names the type",
+        "driver/processes/loaders.py": "is like it",
         "hibench/numa/report.py": "measures memory from processes that are bound",
     },
     "time": {

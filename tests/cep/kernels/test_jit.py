@@ -107,6 +107,24 @@ def test_folder_that_cannot_be_written_is_replaced(tmp_path: Path, monkeypatch: 
     assert folder.is_dir() and tmp_path not in folder.parents
 
 
+COPIED = """
+import os, sys
+from cep.kernels.jit import kernel_cache_folder
+folder = kernel_cache_folder()
+if (copy := os.fork()) == 0:
+    sys.exit()
+os.waitpid(copy, 0)
+print(folder, folder.is_dir())
+"""
+
+
+def test_a_folder_of_its_own_goes_with_the_process_and_not_with_a_copy_of_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    environment = os.environ | {"CEP_KERNEL_CACHE": str(tmp_path / "file" / "below"), "PYTHONPATH": str(ROOT)}
+    said = subprocess.run([sys.executable, "-c", COPIED], env=environment, capture_output=True, text=True, check=True).stdout.split()
+    assert said[1] == "True" and not Path(said[0]).exists()
+
+
 WARM = """
 import sys
 from pathlib import Path
