@@ -51,7 +51,7 @@ SESSION_S = 6.0
 RECOVER = "on-commit", "at-once"
 
 #: What is killed, how often compared with others.
-VICTIMS = {"im": 10, "orchestrator": 2, "zookeeper": 2, "gateway": 1, "metric-server": 1}
+VICTIMS = {"im": 10, "orchestrator": 2, "zookeeper": 2, "gateway": 1, "metric-server": 1, "loader-0": 1}
 PROGRAM = "program"
 
 

@@ -57,7 +57,7 @@ install_wheels() { # TARGET: the versions that $PYTHON has, built for the guest'
 
 install_zookeeper() { # TARGET: of PySpark only the jars that ZooKeeper needs; the guest runs no Spark
   local jars
-  mapfile -d: -t jars < <(cd "$REPOSITORY" && "${PYTHON:-python3}" -c 'from driver import zookeeper as z; print(end=z.class_path(z.spark_jars()))')
+  mapfile -d: -t jars < <(cd "$REPOSITORY" && "${PYTHON:-python3}" -c 'from driver.processes import zookeeper as z; print(end=z.class_path(z.spark_jars()))')
   mkdir -p "$1/jars"
   touch "$1/__init__.py"
   cp "${jars[@]}" "$1/jars/"
