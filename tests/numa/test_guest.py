@@ -53,6 +53,14 @@ def test_processes_and_their_pages_are_at_the_node_they_are_bound_to() -> None:
     assert "ok  absent node" in said
 
 
+def test_copies_of_a_loader_and_what_they_share_with_it_are_at_their_node() -> None:
+    """Four nodes, a loader on each and a copy for each of its two cores: rule 7.1."""
+    packages = [REPOSITORY / name for name in ("cep", "driver", "instance_manager")]
+    said = guest("python3 check_copies.py", *packages, HERE / "check_copies.py", TIMEOUT_S="900")
+    print(said)
+    assert [line.split(":")[0] for line in said.splitlines()] == [f"ok  copy at core {core} of node {core // 2}" for core in range(8)]
+
+
 def test_discovery_of_sixteen_nodes() -> None:
     """The guest's nodes pair up as the Bullion's do, so its distances are the paper's, read through a real /sys."""
     program = "from cep.machine import read_topology; from cep.model.topology import Topology as T; " + (
