@@ -281,10 +281,13 @@ class Children:
         loader = self._loaders.get(copy.loader)
         if loader is not None and loader.is_up:
             return loader
-        with suppress(OSError):
-            log = self._log(f"loader-{list(self._loaders).index(copy.loader) if loader is not None else len(self._loaders)}")
-            self._loaders[copy.loader] = Loader(copy.loader, log, self.environment, self.events)
-        return self._loaders.get(copy.loader) if loader is None else None
+        name = f"loader-{len(self._loaders) if loader is None else list(self._loaders).index(copy.loader)}"
+        try:
+            made = self._loaders[copy.loader] = Loader(copy.loader, self._log(name), self.environment, self.events)
+        except OSError as error:
+            LOG.warning("%s could not be started: %s", name, error)
+            return None
+        return made if loader is None else None
 
     def _copied(self, child: Child, copy: Adopted | None) -> None:
         self._take(child, lambda: self._start(child) if copy is None else copy)

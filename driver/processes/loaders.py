@@ -81,6 +81,8 @@ class Loader:
     Args:
         log: where it says what it has to say; None: where ours goes.
         environment: its own, and its copies'.
+
+    Raises OSError: it cannot be started.
     """
 
     def __init__(self, command: Sequence[str], log: Path | None, environment: Mapping[str, str], events: Events) -> None:
@@ -91,8 +93,12 @@ class Loader:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             number = str(theirs.fileno())
-            # with the threads of OpenBLAS, which copies would not have
-            self.process = processes.start([*command, number], log, {**environment, "OPENBLAS_NUM_THREADS": "1"}, (theirs.fileno(),))
+            alone = {**environment, "OPENBLAS_NUM_THREADS": "1"}  # copies would not have its other threads
+            try:
+                self.process = processes.start([*command, number], log, alone, (theirs.fileno(),))
+            except OSError:
+                self._ours.close()
+                raise
         events.on(self._ours.fileno(), self._hear)
         self.is_up = True
 
