@@ -91,8 +91,10 @@ ONE_CLUSTERS = {
         *("tests/cluster/test_tokens.py", "tests/cluster/test_moves.py", "tests/cluster/test_connectors.py"),
         *("tests/orchestrator/state/test_connectors.py", "tests/driver/applications/test_commands.py"),
     ),
-    # What is silent counts as dead early. The second file kills the others too, and ends it.
-    "impatient": OneCluster(2, "tests/cluster/test_frozen.py", "tests/cluster/test_kill.py", session_timeout_s=3.0, grace_s=3.0),
+    # What is silent counts as dead early. The second file kills the others too, and the third ends it.
+    "impatient": OneCluster(
+        2, *(f"tests/cluster/test_{name}.py" for name in ("frozen", "kill", "away")), session_timeout_s=3.0, grace_s=3.0
+    ),
     "three": OneCluster(3, *(f"tests/cluster/test_{name}.py" for name in ("recovery", "instances", "scaling", "patterns"))),
 }
 

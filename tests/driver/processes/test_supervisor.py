@@ -163,24 +163,13 @@ class TestRunning:
 
 
 class TestEndings:
+    @pytest.mark.long  # as `test_nothing_is_left` has it, in tests/cluster/test_kill.py
     def test_killed_parent(self, folder: Path) -> None:
         parent = Started(COMMAND, folder, parent=True)
         everything = parent.everything()
         parent.process.kill()
         assert gone(everything) and not Path(parent.said["home"]).exists()
         parent.close()
-
-    def test_killed_supervisor(self, folder: Path) -> None:
-        cluster = Started(COMMAND, folder)
-        everything = cluster.everything()
-        cluster.process.kill()
-        assert gone(everything)
-        cluster.close()
-        status = CliRunner().invoke(app, ["status", "--url", cluster.said["rest"]])
-        assert status.exit_code == 1
-        assert f"supervisor (process {cluster.supervisor}) is gone, and all its processes with it" in status.output
-        Home.make(str(folder)).leave(keep=False)
-        assert not Path(cluster.said["home"]).exists()
 
 
 #: An instance manager that says why it does not want, as long as there is a file that says so
