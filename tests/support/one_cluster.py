@@ -20,10 +20,12 @@ import pytest
 from cep.errors import Conflict, NotFound
 from driver import LocalCluster
 from driver.gateway import PUBLISHER
-from tests.support import functions_of_users, user_functions
+from tests.support import functions_of_users, functions_that_stall, user_functions
+from tests.support.functions_of_scripts import Greatest, poisoned, rewarded
 from tests.support.waiting import until
 
 MODULES = (user_functions, functions_of_users)
+HOLD_S = 3.0  # what is planted to hold an instance manager for a moment holds it for less, on a busy machine too
 
 
 class OneCluster:
@@ -90,6 +92,16 @@ ONE_CLUSTERS = {
         2,
         *("tests/cluster/test_tokens.py", "tests/cluster/test_moves.py", "tests/cluster/test_connectors.py"),
         *("tests/orchestrator/state/test_connectors.py", "tests/driver/applications/test_commands.py"),
+    ),
+    # Of one instance manager, which is held up, and ends. The last file may leave words in its log that are no JSON.
+    "one": OneCluster(
+        1,
+        "tests/driver/test_trace.py",
+        *(f"tests/cluster/test_{name}.py" for name in ("functions", "logs", "held")),
+        modules=(*MODULES, functions_that_stall),
+        functions=(rewarded, Greatest, poisoned),
+        hold_s=HOLD_S,
+        log="json",
     ),
     # What is silent counts as dead early. The second file kills the others too, and the third ends it.
     "impatient": OneCluster(
