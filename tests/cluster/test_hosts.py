@@ -17,6 +17,7 @@ from driver import Cluster, LocalCluster, Query, QueryFailed, Running, Subscript
 from driver.hosts import evacuate
 from tests.cluster.test_moves import Flow, Reading, chained, expected
 from tests.support.joined_hosts import Joined, joined, start_join, where
+from tests.support.one_cluster import uncompiled
 from tests.support.visits import copies, rows, visits, windows
 from tests.support.visits import expected as expected_windows
 from tests.support.waiting import until
@@ -33,8 +34,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def hosts(data: Path) -> Iterator[tuple[LocalCluster, Joined]]:
     """h1 and h2; tests have others join."""
     with (
-        LocalCluster(1, numa=False, address="127.0.0.1", host="h1", session_timeout_s=3.0, data=[data]) as started,
-        joined(started.rest.url, "h2", *HERE, "--data", str(data)) as second,
+        uncompiled(1, numa=False, address="127.0.0.1", host="h1", session_timeout_s=3.0, data=[data]) as started,
+        joined(started.rest.url, "h2", *HERE, "--data", str(data), compiled=False) as second,
     ):
         yield started, second
 
@@ -61,13 +62,13 @@ def test_a_host_leaves_under_load_once_readers_have_what_ended_queries_hold(clus
     """Nothing is lost. Publisher and subscriber are elsewhere and learn by REDIRECT where instances have gone. A file that the host may not
     read was the failure of its query alone, by name: each reader reads on its own host. One of its name vanished as it joined: the name
     is free again."""
-    vanishing = start_join(cluster.rest.url, "h3", *HERE)
+    vanishing = start_join(cluster.rest.url, "h3", *HERE, compiled=False)
     until(lambda: "h3" in names_of(cluster))
     vanishing.kill()
     vanishing.communicate()
     until(lambda: names_of(cluster) == ["h1", "h2"])
     (data / "visits.txt").write_text("10.0.0.1,1700000000000\n" * 2000)
-    with joined(cluster.rest.url, "h3", *HERE) as host:
+    with joined(cluster.rest.url, "h3", *HERE, compiled=False) as host:
         with pytest.raises(QueryFailed, match=r"on host 'h3': .*visits\.txt"):
             client.deploy(windows("own", own_visits(data))).wait()
         client.query("own").delete()
@@ -131,7 +132,7 @@ def children_of(client: Cluster, supervisor: str) -> set[str]:
 
 
 def test_a_second_host_of_the_name_is_refused(cluster: LocalCluster) -> None:
-    process = start_join(cluster.rest.url, "h2", *HERE)
+    process = start_join(cluster.rest.url, "h2", *HERE, compiled=False)
     said, _ = process.communicate(timeout=30)
     assert process.returncode == 1 and "there is a host 'h2' already, at 127.0.0.1, process" in said
     assert names_of(cluster) == ["h1", "h2"]
@@ -139,7 +140,7 @@ def test_a_second_host_of_the_name_is_refused(cluster: LocalCluster) -> None:
 
 def test_what_cannot_move_fails_by_name(cluster: LocalCluster, client: Cluster, data: Path) -> None:
     """A subquery that writes files has its own file open; `cep evacuate` says so."""
-    with joined(cluster.rest.url, "h3", *HERE, "--data", str(data)) as host:
+    with joined(cluster.rest.url, "h3", *HERE, "--data", str(data), compiled=False) as host:
         source = stream("pinned.in", {"k": "int64", "ts": "timestamp[us]"}, event_time="ts", disorder="0s")
         writing = Query("pinned").source(source).filter("all", col("k") > 0).output("pinned.out", folder=str(data / "out"), format="jsonl")
         running = client.deploy(writing)

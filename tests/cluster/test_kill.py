@@ -265,18 +265,6 @@ def test_an_instance_manager_is_killed(cluster: LocalCluster) -> None:
     assert reading.answers == expected(rows(sent))
 
 
-def test_cep_up_ends_with_its_supervisor(temporary: Path) -> None:
-    command = [sys.executable, "-c", "from driver.cli import main; main()", "up", "--port", "0", "--instances", "1"]
-    environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(ROOT), "NUMBA_DISABLE_JIT": "1"}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stderr is not None
-        until(lambda: "Ctrl-C" in process.stdout.readline())
-        (supervisor,) = psutil.Process(process.pid).children()
-        supervisor.kill()
-        assert process.wait(HANG_S) == 1
-        assert f"supervisor (process {supervisor.pid}) was killed by SIGKILL" in process.stderr.read()
-
-
 # --- what is left ----------------------------------------------------------------------------------------------------
 
 PARENT = """
