@@ -233,7 +233,7 @@ def test_nothing_is_left_of_rings_of_queries_that_are_over(cluster: LocalCluster
     made = Query("left").source(stream("left.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s"))
     made = made.aggregate("w", TIME("10s"), by="key", n=count()).output("left.out")
     running = cluster.deploy(made.options(recover="on-commit", checkpoint="1h"))
-    killed_after(cluster, "left.in", 40_000)
+    killed_after(cluster, "left.in", 5_000)
     rings = Rings(rings_of(cluster))
     assert [log for ring in rings.orphaned() for log in rings.logs(ring)]
     running.stop()

@@ -73,8 +73,13 @@ class OneCluster:
         return len(known) == self.instances and all(map(lives, known))
 
     def end(self) -> None:
-        self._cluster = None
+        """Nothing is left of one that lived."""
+        cluster, self._cluster = self._cluster, None
+        processes = None if cluster is None or cluster.supervisor.poll() is not None else cluster.processes()
         self._open.close()
+        if cluster is not None and processes is not None:
+            assert cluster.supervisor.returncode == 0 and not Path(cluster.home).exists()
+            until(lambda: not any(lives(pid) for _, pid in processes))
 
 
 ONE_CLUSTERS = {
