@@ -19,6 +19,7 @@ from cep.config import TOKEN_VARIABLE, ClusterConfig
 from cep.errors import ClusterError
 from cep.machine import available_cores, read_topology
 from cep.secret import Secret
+from cep.service.exposure import check_exposure
 from cep.service.logs import begin_logging
 from cep.service.serving import CONNECTIONS_MAX, ServingLoop, served, share_interpreter
 from cep.service.tls import Certificate
@@ -29,7 +30,6 @@ from orchestrator.metrics.client import MetricClient
 from orchestrator.rest.api import Api
 from orchestrator.rest.app import make_rest_app
 from orchestrator.rest.gateway_proxy import GatewayProxy
-from orchestrator.rest.guard import check_exposure
 from orchestrator.rest.key_routes import watch_keys
 from orchestrator.service_thread import ServiceThread
 

@@ -4,7 +4,7 @@ Rules:
 1. `admin` may do everything. `deploy` may do what `read` may. No other role implies another one.
 2. `publish` and `subscribe` are for one stream, or for all with `*`; what is wanted for all streams only `*` allows.
 3. A token is known by its hash alone. It has 256 random bits, so that no salt and no slow hash is needed.
-4. Where a cluster has no tokens whatever asks is `EVERYBODY`, on loopback only (`orchestrator.rest.guard.check_exposure`).
+4. Where a cluster has no tokens whatever asks is `EVERYBODY`, on loopback only (`cep.service.exposure.check_exposure`).
 """
 
 from __future__ import annotations

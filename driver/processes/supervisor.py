@@ -45,6 +45,7 @@ from cep.errors import CepError, ClusterError, meant
 from cep.machine import available_cores, core_quota, read_topology
 from cep.model.topology import Topology
 from cep.secret import Secret
+from cep.service.exposure import check_exposure
 from cep.service.folders import check_folders
 from cep.service.logs import begin_logging
 from driver.builder.own_functions import MODULE
@@ -213,6 +214,7 @@ class Supervisor:
             keys=self.config.door.zookeeper_keys(),
         )
         cluster = self._cluster(zookeeper, rest)
+        check_exposure(cluster)  # as the orchestrator does: before anything is started
         if cluster.host:
             write_host(self.home.folder, cluster.host)
         self.children.facts["rest"] = cluster.rest

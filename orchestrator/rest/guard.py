@@ -2,8 +2,8 @@
 
 1. With tokens, nothing is answered without one, but that it lives (`/health`). What is said then does not depend on what there is. A web
    page does not know them, so the next rule is for clusters without. Which roles a token needs, each route says (`roles.py`).
-2. Without tokens, every process that can reach the address may ask; it is on loopback (`check_exposure`). A web browser on this machine
-   can reach it on behalf of any page that it shows, so what a browser says about itself is heard:
+2. Without tokens, every process that can reach the address may ask; it is on loopback (`cep.service.exposure`). A web browser on this
+   machine can reach it on behalf of any page that it shows, so what a browser says about itself is heard:
    - `Host` names this machine: a loopback name or address, the address REST is bound to, or one of the configured names. A page whose own
      name has been pointed at 127.0.0.1 (DNS rebinding) brings its own name along.
    - `Origin`, if there is one, is the page of this very server (`/docs`), and `Sec-Fetch-Site` does not speak of another site. Only the
@@ -19,8 +19,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cep.config import ClusterConfig
-from cep.errors import ClusterError
-from cep.service.addresses import is_loopback, is_loopback_address
+from cep.service.addresses import is_loopback_address
 from cep.service.token_file import Tokens
 from orchestrator.rest import problems
 from orchestrator.rest.client import note_client
@@ -80,31 +79,6 @@ class Guard:
     def _is_here(self, host: str) -> bool:
         name = _name_of(host)
         return name in self._names or name == _LOCAL or name.endswith(f".{_LOCAL}") or is_loopback_address(name)
-
-
-def check_exposure(config: ClusterConfig) -> None:
-    """Raises ClusterError: REST would be open to other machines without tokens or without TLS, or its address is not known."""
-    if (config.tls_cert is None) != (config.tls_key is None):
-        raise ClusterError("REST's certificate and its key go together: give both, --tls-cert FILE and --tls-key FILE, or none")
-    if _is_loopback(config.rest_host):
-        return
-    if config.token is None and config.tokens is None:
-        raise ClusterError(
-            f"REST at {config.rest_host} can be reached from other machines: give the cluster a token, or bind it to 127.0.0.1"
-        )
-    if config.tls_cert is None and not config.insecure_http:
-        raise ClusterError(
-            f"REST at {config.rest_host} can be reached from other machines, and tokens would travel in the clear: give it a certificate, "
-            "which `cep keys` makes, with --tls-cert and --tls-key, or bind it to 127.0.0.1. "
-            "Behind a proxy that speaks TLS, or on a network of its own: --insecure-http"
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return is_loopback(host)
-    except OSError as error:
-        raise ClusterError(f"REST address {host!r}: {error}") from error
 
 
 def _name_of(host: str) -> str:

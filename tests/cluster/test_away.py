@@ -6,38 +6,47 @@ Stopped is not dead: publishers and readers go on. Gone is an error, in a stated
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
+from typer.testing import CliRunner
 
 from cep.errors import CepError, QueryFailed
 from cep.transport.local import LocalSockets
 from cep.transport.sockets import is_gone
 from driver import Cluster, ClusterError, LocalCluster, Publisher, Subscription
-from tests.support.one_cluster import uncompiled
-from tests.support.visits import copies, rows, windows
+from driver.cli import app
+from driver.processes.process import Home
+from tests.cluster.test_kill import deployed
+from tests.support.one_cluster import ONE_CLUSTERS
+from tests.support.visits import copies, rows
 from tests.support.waiting import HANG_S, until
 
 PATIENCE_S = 2.0
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """The last test takes it down."""
-    started = uncompiled(2, numa=False, session_timeout_s=3.0, patience_s=PATIENCE_S)
-    try:
-        yield started
-    finally:
-        started.close()
-        shutil.rmtree(started.home, ignore_errors=True)
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """The shared one. The last test takes it down."""
+    shared = ONE_CLUSTERS["impatient"]
+    yield shared.get(tmp_path_factory.getbasetemp())
+    shared.end()
+
+
+@pytest.fixture(scope="module")
+def client(cluster: LocalCluster) -> Iterator[Cluster]:
+    """Less patient than the one that started it."""
+    with Cluster(cluster.rest.url, patience_s=PATIENCE_S) as made:
+        yield made
 
 
 @contextmanager
@@ -77,10 +86,10 @@ def test_is_gone() -> None:
     assert is_gone(endpoint)
 
 
-def test_reading_waits_for_no_orchestrator(cluster: LocalCluster) -> None:
+def test_reading_waits_for_no_orchestrator(cluster: LocalCluster, client: Cluster) -> None:
     """Long enough without a message for the subscriber to ask what is the matter; the process that answers that question is stopped."""
-    running = cluster.deploy(copies("a7"))
-    with running.subscribe("a7.all") as reading, cluster.publisher("a7.visits", keep_open=True) as out:
+    running = client.deploy(copies("a7"))
+    with running.subscribe("a7.all") as reading, client.publisher("a7.visits", keep_open=True) as out:
         next_row(reading, out, 0)
         with stopped(cluster, "orchestrator"):
             begun = time.monotonic()
@@ -95,9 +104,9 @@ def test_reading_waits_for_no_orchestrator(cluster: LocalCluster) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
-def test_64_seconds_without_an_orchestrator_delay_nothing(cluster: LocalCluster) -> None:
+def test_64_seconds_without_an_orchestrator_delay_nothing(cluster: LocalCluster, client: Cluster) -> None:
     """Bursts with pauses in which the subscriber wonders; the same before and during."""
-    running = cluster.deploy(copies("long"))
+    running = client.deploy(copies("long"))
 
     def latencies(seconds: float, first: int) -> tuple[float, int]:
         end, took, i = time.monotonic() + seconds, [], first
@@ -109,7 +118,7 @@ def test_64_seconds_without_an_orchestrator_delay_nothing(cluster: LocalCluster)
                 reading.next_batch(timeout=1.2)
         return float(np.percentile(took, 99)), i
 
-    with running.subscribe("long.all") as reading, cluster.publisher("long.visits", keep_open=True) as out:
+    with running.subscribe("long.all") as reading, client.publisher("long.visits", keep_open=True) as out:
         latencies(5, 0)
         before, i = latencies(64, 1000)
         with stopped(cluster, "orchestrator"):
@@ -120,10 +129,10 @@ def test_64_seconds_without_an_orchestrator_delay_nothing(cluster: LocalCluster)
     running.delete()
 
 
-def test_an_instance_manager_that_is_started_anew_is_another(cluster: LocalCluster) -> None:
+def test_an_instance_manager_that_is_started_anew_is_another(cluster: LocalCluster, client: Cluster) -> None:
     """A reader there hears why nothing comes; a publisher goes on, and is heard by a query of the same name that is deployed anew."""
-    running = cluster.deploy(copies("anew"))
-    with running.subscribe("anew.all") as reading, cluster.publisher("anew.visits", keep_open=True) as out:
+    running = client.deploy(copies("anew"))
+    with running.subscribe("anew.all") as reading, client.publisher("anew.visits", keep_open=True) as out:
         next_row(reading, out, 0)
         im = running.status()["placed"][0]["im"]
         pid = dict(cluster.processes())[im]
@@ -133,15 +142,15 @@ def test_an_instance_manager_that_is_started_anew_is_another(cluster: LocalClust
         until(lambda: len({manager["pid"] for manager in cluster.instance_managers()} - {pid}) == 2)
         out.send(rows(1, start=1))
         running.delete()
-        again = cluster.deploy(copies("anew"))
+        again = client.deploy(copies("anew"))
         with again.subscribe("anew.all") as found:
             next_row(found, out, 2)
         again.delete()
 
 
-def test_a_reader_that_died_while_the_orchestrator_is_stopped(cluster: LocalCluster) -> None:
+def test_a_reader_that_died_while_the_orchestrator_is_stopped(cluster: LocalCluster, client: Cluster) -> None:
     """No process says why the query fails: the client says what it sees."""
-    running = cluster.deploy(copies("both"))
+    running = client.deploy(copies("both"))
     with running.subscribe("both.all") as reading:
         im = running.status()["placed"][0]["im"]
         with stopped(cluster, "orchestrator"):
@@ -153,16 +162,17 @@ def test_a_reader_that_died_while_the_orchestrator_is_stopped(cluster: LocalClus
 
 
 def test_everything_is_gone(cluster: LocalCluster) -> None:
-    """Each of the clients is told within the time stated, whatever it is at; the program that has started the cluster, as soon as it
-    asks."""
-    running = cluster.deploy(windows("a6"))
+    """Each of the clients is told within the time stated, whatever it is at; those of the program that has started the cluster, as soon as
+    they ask, or while they publish and read. `cep status` says what has become of it, and the next cluster clears away what it left."""
+    running, own_reading, own_flow = deployed(cluster, "a6")
+    own_reading.more()  # before there are publishers that send nothing
     own, own_out = running.subscribe("a6.per_ip"), cluster.publisher("a6.visits", "own")
     remote = Cluster(cluster.rest.url, patience_s=PATIENCE_S)
     far = remote.query("a6")
     reading, waiting = far.subscribe("a6.per_ip"), remote.subscribe("nobody.puts.it.out")
     out, idle = remote.publisher("a6.visits"), remote.publisher("a6.visits", "idle")
     family = psutil.Process(cluster.supervisor.pid).children(recursive=True)
-    os.kill(cluster.supervisor.pid, signal.SIGKILL)
+    cluster.supervisor.kill()
     until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in family))
     actions: dict[str, Callable[[], Any]] = {
         "send": lambda: out.send(rows(1000)),
@@ -175,26 +185,42 @@ def test_everything_is_gone(cluster: LocalCluster) -> None:
         "own send": lambda: own_out.send(rows(1000)),
         "own read": own.next_batch,
         "own status": running.status,
+        "own queries": cluster.queries,
+        "own processes": cluster.processes,
+        "own deploy": lambda: cluster.deploy(copies("late")),
     }
     found = told(actions)
     assert found.keys() == actions.keys()
+    gone_with = rf"supervisor \(process {cluster.supervisor.pid}\) was killed by SIGKILL, and the whole cluster with it"
     for name, (error, seconds) in found.items():
         assert isinstance(error, ClusterError), name
         # A request that changes something is not sent again where a connection that was kept open breaks.
-        far = ("cannot be reached", "broke a request off, which it may have obeyed")
-        expected = (
-            ["the cluster's supervisor"] if "own" in name else [f"the orchestrator at {cluster.rest.url} {how}, since" for how in far]
-        )
-        assert any(what in str(error) for what in expected), name
+        broken = ("cannot be reached", "broke a request off, which it may have obeyed")
+        at = re.escape(cluster.rest.url)
+        expected = gone_with if "own" in name else "|".join(f"the orchestrator at {at} {how}, since" for how in broken)
+        assert re.search(expected, str(error)), name
         assert seconds < PATIENCE_S + 10, name
     for name in ("send", "read", "own send", "own read"):
         assert f"the instance managers at ipc://{cluster.home}/im-" in str(found[name][0]) and "have ended" in str(found[name][0])
+    for thread in (own_reading, own_flow):
+        thread.join(HANG_S)
+        assert not thread.is_alive() and re.search(gone_with, str(thread.error))
     with pytest.raises(ClusterError, match="cannot be reached"):
         idle.close()
     for again in (reading.next_batch, lambda: out.send(rows(1)), idle.close):
         with pytest.raises(ClusterError):
             again()
     remote.close()
+    what_is_left(cluster)
+
+
+def what_is_left(cluster: LocalCluster) -> None:
+    """The supervisor's last report, by which its end is told, and its folder."""
+    status = CliRunner().invoke(app, ["status", "--url", cluster.rest.url])
+    assert status.exit_code == 1
+    assert f"supervisor (process {cluster.supervisor.pid}) is gone, and all its processes with it" in status.output
+    Home.make(str(Path(cluster.home).parent)).leave(keep=False)
+    assert not Path(cluster.home).exists()
 
 
 def told(actions: Mapping[str, Callable[[], Any]]) -> dict[str, tuple[CepError, float]]:

@@ -1,18 +1,23 @@
-"""Everything is killed, and a cluster is started on the same folder: what recovers goes on from its last commit, subscriptions too."""
+"""Everything of a `cep up` is killed, and a cluster is started on the same folder: what recovers goes on from its last commit,
+subscriptions too."""
 
 from __future__ import annotations
 
 import os
-import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import psutil
 import pytest
 
-from driver import TIME, ClusterError, LocalCluster, Query, Subscription, count, files, stream, sum_, window_start
+from driver import TIME, Cluster, ClusterError, LocalCluster, Query, Subscription, count, files, stream, sum_, window_start
 from tests.support.killed_program import killed_after
+from tests.support.paths import ROOT
 from tests.support.visits import visits
 from tests.support.waiting import HANG_S, until
 
@@ -38,12 +43,30 @@ def rows_of(batch: Any) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
-def kill_all(cluster: LocalCluster) -> None:
-    """Those that take it along too."""
-    processes = cluster.processes()
-    os.kill(cluster.supervisor.pid, signal.SIGKILL)
-    cluster.supervisor.wait(HANG_S)
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for _, pid in processes))
+@contextmanager
+def cep_up(folder: Path, home: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`cep up` as a process, and the URL that it says."""
+    words = ["up", "--port", "0", "--instances", "2", "--data", str(folder), "--home", home, "--recover", "on-commit"]
+    command = [sys.executable, "-P", "-c", "from driver.cli import main; main()", *words]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        try:
+            until(lambda: "Ctrl-C" in process.stdout.readline())
+            yield process, said.split()[2]
+        finally:
+            process.kill()
+
+
+def kill_all(up: subprocess.Popen[str]) -> None:
+    """The supervisor takes the others along, and `cep up` ends and says so."""
+    (supervisor,) = psutil.Process(up.pid).children()
+    processes = supervisor.children(recursive=True)
+    supervisor.kill()
+    assert up.wait(HANG_S) == 1 and up.stderr is not None
+    assert f"supervisor (process {supervisor.pid}) was killed by SIGKILL" in up.stderr.read()
+    until(lambda: not any(Path(f"/proc/{each.pid}").exists() for each in processes))
 
 
 def counting() -> Query:
@@ -55,7 +78,7 @@ def counting() -> Query:
 def test_queries_go_on_and_their_readers_and_programs_with_them(home: str, tmp_path: Path) -> None:
     """One query reads files; to another a program published that was killed, and one that comes again goes on behind what it sent. Neither
     says that it recovers: the cluster in which they were deployed did, and that stays."""
-    with LocalCluster(instances=2, data=[tmp_path], lasting_home=home, recover="on-commit") as cluster:
+    with cep_up(tmp_path, home) as (up, url), Cluster(url) as cluster:
         running = cluster.deploy(query(tmp_path), start=False)
         other = cluster.deploy(Query("plain").source(visits("plain.in")).output("plain.out").options(recover="off"))
         totals = running.subscribe("totals", resumable=True, budget_bytes=BUDGET_BYTES)
@@ -70,7 +93,7 @@ def test_queries_go_on_and_their_readers_and_programs_with_them(home: str, tmp_p
         of_program, from_there = rows_of(batch), counted.token()
         with pytest.raises(ClusterError, match=r"a cluster runs in .* already"):
             LocalCluster(instances=1, lasting_home=home)
-        kill_all(cluster)
+        kill_all(up)
     # One that has not come within a session's time counts as lost: here each does, however busy the machine is.
     with LocalCluster(instances=2, data=[tmp_path], lasting_home=home, session_timeout_s=HANG_S) as cluster:
         come = send_on(cluster, accepted)
@@ -113,7 +136,7 @@ def rest(answers: Subscription) -> list[tuple[Any, ...]]:
     return taken
 
 
-def send_on(cluster: LocalCluster, accepted: int) -> int:
+def send_on(cluster: Cluster, accepted: int) -> int:
     """As the program that was killed; how many rows of it had come."""
     with cluster.publisher("visits", name="p") as out:
         come = out.accepted()

@@ -1,39 +1,17 @@
-"""Users' functions in the real cluster: of a module it was started with, and of this file, as of a script."""
+"""Users' functions in the real cluster: of a module it was started with, and of another file, as of a script."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from driver import TIME, LocalCluster, Query, QueryError, QueryFailed, aggregate_function, col, count, stream, udf
 from tests.support import functions_of_users as functions
+from tests.support.functions_of_scripts import BONUS, Greatest, rewarded
 from tests.support.waiting import until
 
-BONUS = 0.5
 BASE_MS = 1_700_000_000_000
-
-
-def rewarded(ratio: float) -> float:
-    return ratio + BONUS
-
-
-class Greatest:
-    def init(self) -> float:
-        return 0.0
-
-    def add(self, state: float, ratio: float) -> float:
-        return max(state, ratio)
-
-    def result(self, state: float) -> float:
-        return state
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=1, modules=[functions], functions=[rewarded, Greatest]) as started:
-        yield started
 
 
 def visits(name: str) -> Query:

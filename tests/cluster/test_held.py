@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from driver import Conflict, LocalCluster, Publisher, Query, Running, col, stream, udf
 from driver.processes.health import reports_at, troubles
-from tests.support.one_cluster import uncompiled
+from tests.support.functions_of_scripts import poisoned
+from tests.support.one_cluster import HOLD_S
 from tests.support.visits import rows
 from tests.support.waiting import until
-
-HOLD_S = 2.0
-
-
-def poisoned(text: str) -> str:
-    """What a text has done to it says what is to go wrong."""
-    import ctypes
-    import re
-
-    if text == "backtrack":
-        return str(re.match(r"(a+)+$", "a" * 60 + "b"))  # keeps Python's lock
-    if text == "crash":
-        ctypes.string_at(0)
-    while text == "turn":
-        pass
-    return text
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with uncompiled(1, functions=[poisoned], hold_s=HOLD_S) as started:
-        yield started
 
 
 def query(name: str) -> Query:

@@ -13,10 +13,11 @@ import pytest
 import typer
 
 from cep.model.streams import Stream
-from driver import Cluster, LocalCluster, Query, QueryFailed, col, files, stream
+from driver import Cluster, LocalCluster, Query, QueryFailed, Running, Subscription, col, files, stream
 from driver.hosts import evacuate
 from tests.cluster.test_moves import Flow, Reading, chained, expected
-from tests.support.joined_hosts import joined, start_join, where
+from tests.support.joined_hosts import Joined, joined, start_join, where
+from tests.support.one_cluster import uncompiled
 from tests.support.visits import copies, rows, visits, windows
 from tests.support.visits import expected as expected_windows
 from tests.support.waiting import until
@@ -30,13 +31,24 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster(data: Path) -> Iterator[LocalCluster]:
+def hosts(data: Path) -> Iterator[tuple[LocalCluster, Joined]]:
     """h1 and h2; tests have others join."""
     with (
-        LocalCluster(1, numa=False, address="127.0.0.1", host="h1", session_timeout_s=3.0, data=[data]) as started,
-        joined(started.rest.url, "h2", *HERE, "--data", str(data)),
+        uncompiled(1, numa=False, address="127.0.0.1", host="h1", session_timeout_s=3.0, data=[data]) as started,
+        joined(started.rest.url, "h2", *HERE, "--data", str(data), compiled=False) as second,
     ):
-        yield started
+        yield started, second
+
+
+@pytest.fixture(scope="module")
+def cluster(hosts: tuple[LocalCluster, Joined]) -> LocalCluster:
+    return hosts[0]
+
+
+@pytest.fixture
+def second(hosts: tuple[LocalCluster, Joined]) -> Joined:
+    """The agent of h2."""
+    return hosts[1]
 
 
 @pytest.fixture
@@ -46,48 +58,58 @@ def client(cluster: LocalCluster) -> Iterator[Cluster]:
         yield made
 
 
-def test_a_host_leaves_under_load_and_nothing_is_lost(cluster: LocalCluster, client: Cluster, data: Path) -> None:
-    """Publisher and subscriber are elsewhere and learn by REDIRECT where instances have gone. A file that the host may not read was the
-    failure of its query alone, by name: each reader reads on its own host."""
+def test_a_host_leaves_under_load_once_readers_have_what_ended_queries_hold(cluster: LocalCluster, client: Cluster, data: Path) -> None:
+    """Nothing is lost. Publisher and subscriber are elsewhere and learn by REDIRECT where instances have gone. A file that the host may not
+    read was the failure of its query alone, by name: each reader reads on its own host. One of its name vanished as it joined: the name
+    is free again."""
+    vanishing = start_join(cluster.rest.url, "h3", *HERE, compiled=False)
+    until(lambda: "h3" in names_of(cluster))
+    vanishing.kill()
+    vanishing.communicate()
+    until(lambda: names_of(cluster) == ["h1", "h2"])
     (data / "visits.txt").write_text("10.0.0.1,1700000000000\n" * 2000)
-    with joined(cluster.rest.url, "h3", *HERE) as host:
+    with joined(cluster.rest.url, "h3", *HERE, compiled=False) as host:
         with pytest.raises(QueryFailed, match=r"on host 'h3': .*visits\.txt"):
             client.deploy(windows("own", own_visits(data))).wait()
         client.query("own").delete()
+        held, found = held_on(client, "h3")
         running = client.deploy(chained("leaving"))
         assert {im.partition(".")[0] for im in where(client, "leaving")} == {"h1", "h2", "h3"}
         reading = Reading(running.subscribe("leaving.out"))
         flow = Flow(client.publisher("leaving.in"))
         reading.more()
-        host.leave()
-        assert not any(im.startswith("h3") for im in where(client, "leaving"))
+        host.process.send_signal(signal.SIGTERM)
+        until(lambda: next(each for each in client.hosts() if each["name"] == "h3")["leaving"])
+        until(lambda: not any(im.startswith("h3") for im in where(client, "leaving")))
         reading.more()
         sent = flow.end()
         reading.join(60)
-    assert reading.error is None and reading.answers == expected(range(sent))
-    until(lambda: [each["name"] for each in client.hosts()] == ["h1", "h2"])
-    assert client.info()["quarantined"] == []
-    running.delete()
-
-
-def test_a_host_leaves_once_readers_have_what_ended_queries_hold(cluster: LocalCluster, client: Cluster) -> None:
-    """The end of its only query is what makes it empty."""
-    with joined(cluster.rest.url, "h3", *HERE) as host:
-        found = client.subscribe("held.all", window_bytes=1 << 10)
-        running = client.deploy(copies("held"))
-        placed = running.status()["placed"][0]
-        if not placed["im"].startswith("h3"):
-            running.move(placed["subquery"], placed["instance"], "h3.im-0")
-        with client.publisher("held.visits") as out:
-            for i in range(20):
-                out.send(rows(500, start=i * 500))
-        running.wait()
-        host.process.send_signal(signal.SIGTERM)
-        until(lambda: next(each for each in client.hosts() if each["name"] == "h3")["leaving"])
         assert sum(batch.num_rows for batch in found) == 10_000
         said, _ = host.process.communicate(timeout=40)
         assert host.process.returncode == 0 and "still held" not in said
-    running.delete()
+    assert reading.error is None and reading.answers == expected(range(sent))
+    until(lambda: names_of(client) == ["h1", "h2"])
+    assert client.info()["quarantined"] == []
+    for each in (running, held):
+        each.delete()
+
+
+def names_of(cluster: Cluster) -> list[str]:
+    return [each["name"] for each in cluster.hosts()]
+
+
+def held_on(client: Cluster, host: str) -> tuple[Running, Subscription]:
+    """A query that has ended there, and a subscription that has not taken its answers."""
+    found = client.subscribe("held.all", window_bytes=1 << 10)
+    running = client.deploy(copies("held"))
+    placed = running.status()["placed"][0]
+    if not placed["im"].startswith(host):
+        running.move(placed["subquery"], placed["instance"], f"{host}.im-0")
+    with client.publisher("held.visits") as out:
+        for i in range(20):
+            out.send(rows(500, start=i * 500))
+    running.wait()
+    return running, found
 
 
 def own_visits(data: Path) -> Stream:
@@ -110,32 +132,15 @@ def children_of(client: Cluster, supervisor: str) -> set[str]:
 
 
 def test_a_second_host_of_the_name_is_refused(cluster: LocalCluster) -> None:
-    process = start_join(cluster.rest.url, "h2", *HERE)
+    process = start_join(cluster.rest.url, "h2", *HERE, compiled=False)
     said, _ = process.communicate(timeout=30)
     assert process.returncode == 1 and "there is a host 'h2' already, at 127.0.0.1, process" in said
-    assert [each["name"] for each in cluster.hosts()] == ["h1", "h2"]
-
-
-def test_a_host_that_vanishes_leaves_nothing(cluster: LocalCluster, client: Cluster) -> None:
-    """While it joins, and once it is there: then what it had fails with that cause. Its name is free again."""
-    process = start_join(cluster.rest.url, "h3", *HERE)
-    until(lambda: "h3" in [each["name"] for each in cluster.hosts()])
-    process.kill()
-    process.communicate()
-    until(lambda: [each["name"] for each in cluster.hosts()] == ["h1", "h2"])
-    with joined(cluster.rest.url, "h3", *HERE) as host:
-        running = client.deploy(chained("vanishing"))
-        host.kill()
-        with pytest.raises(QueryFailed, match=r"'h3.im-0' .*is gone: its ZooKeeper session ended"):
-            running.wait()
-    until(lambda: [each["name"] for each in cluster.hosts()] == ["h1", "h2"])
-    until(lambda: not any(im["id"].startswith("h3") for im in cluster.instance_managers()))
-    running.delete()
+    assert names_of(cluster) == ["h1", "h2"]
 
 
 def test_what_cannot_move_fails_by_name(cluster: LocalCluster, client: Cluster, data: Path) -> None:
     """A subquery that writes files has its own file open; `cep evacuate` says so."""
-    with joined(cluster.rest.url, "h3", *HERE, "--data", str(data)) as host:
+    with joined(cluster.rest.url, "h3", *HERE, "--data", str(data), compiled=False) as host:
         source = stream("pinned.in", {"k": "int64", "ts": "timestamp[us]"}, event_time="ts", disorder="0s")
         writing = Query("pinned").source(source).filter("all", col("k") > 0).output("pinned.out", folder=str(data / "out"), format="jsonl")
         running = client.deploy(writing)
@@ -178,4 +183,16 @@ def test_the_gateway_reaches_all_hosts(cluster: LocalCluster, client: Cluster) -
         found.update((row["ip"], row["visits"]) for row in answer["rows"])
         ended = answer["ended"]
     assert found == Counter((ip, count) for ip, count, *_ in expected_windows(given).elements())
+    running.delete()
+
+
+def test_a_host_that_vanishes_leaves_nothing(cluster: LocalCluster, client: Cluster, second: Joined) -> None:
+    """What it had fails with that cause. No test behind this one has it."""
+    running = client.deploy(chained("vanishing"))
+    assert any(im.startswith("h2") for im in where(client, "vanishing"))
+    second.kill()
+    with pytest.raises(QueryFailed, match=r"'h2.im-0' .*is gone: its ZooKeeper session ended"):
+        running.wait()
+    until(lambda: names_of(cluster) == ["h1"])
+    until(lambda: not any(im["id"].startswith("h2") for im in cluster.instance_managers()))
     running.delete()

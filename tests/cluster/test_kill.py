@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -26,11 +25,9 @@ from tests.support.waiting import HANG_S, until
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """The shared one, in which nothing is as it was in the end."""
-    shared = ONE_CLUSTERS["impatient"]
-    yield shared.get(tmp_path_factory.getbasetemp())
-    shared.end()
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> LocalCluster:
+    """The shared one, in which nothing is as it was in the end; the file behind this one kills its supervisor."""
+    return ONE_CLUSTERS["impatient"].get(tmp_path_factory.getbasetemp())
 
 
 class Flow(threading.Thread):
@@ -268,32 +265,6 @@ def test_an_instance_manager_is_killed(cluster: LocalCluster) -> None:
     assert reading.answers == expected(rows(sent))
 
 
-def test_the_supervisor_is_killed(cluster: LocalCluster) -> None:
-    """All is gone with it, and all that ask are told so at once. No test behind this one has the cluster."""
-    _, reading, flow = deployed(cluster, "q")
-    reading.more()
-    cluster.supervisor.kill()
-    gone_with = rf"supervisor \(process {cluster.supervisor.pid}\) was killed by SIGKILL, and the whole cluster with it"
-    for asked in (cluster.queries, cluster.processes, lambda: cluster.deploy(copies("late"))):
-        with pytest.raises(ClusterError, match=gone_with):
-            until(lambda asked=asked: bool(asked()) and False)  # the others live a moment longer, and may still answer
-    for thread in (reading, flow):
-        thread.join(HANG_S)
-        assert not thread.is_alive() and re.search(gone_with, str(thread.error))
-
-
-def test_cep_up_ends_with_its_supervisor(temporary: Path) -> None:
-    command = [sys.executable, "-c", "from driver.cli import main; main()", "up", "--port", "0", "--instances", "1"]
-    environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(ROOT), "NUMBA_DISABLE_JIT": "1"}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stderr is not None
-        until(lambda: "Ctrl-C" in process.stdout.readline())
-        (supervisor,) = psutil.Process(process.pid).children()
-        supervisor.kill()
-        assert process.wait(HANG_S) == 1
-        assert f"supervisor (process {supervisor.pid}) was killed by SIGKILL" in process.stderr.read()
-
-
 # --- what is left ----------------------------------------------------------------------------------------------------
 
 PARENT = """
@@ -379,7 +350,7 @@ def test_nothing_is_left(temporary: Path, ending: str) -> None:
         until(lambda: not list(temporary.iterdir()))
 
 
-@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.long), 4])
+@pytest.mark.parametrize("processes", [*(pytest.param(each, marks=pytest.mark.long) for each in (1, 2)), 4])
 def test_nothing_is_left_after_ctrl_c_during_the_start(temporary: Path, processes: int) -> None:
     with parent(temporary) as process:
         says(process, "starting")

@@ -38,7 +38,7 @@ from tests.support.waiting import HANG_S, until
 
 __all__ = ["name"]  # fixture
 
-MANY = 200
+MANY = 60
 
 
 def query(name: str, least: int = 0) -> Query:

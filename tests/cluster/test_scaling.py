@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from driver import TIME, Conflict, LocalCluster, Publisher, Query, QueryError, Running, col, count, max_, stream, sum_, window_start
-from tests.cluster.test_recovery import kill
+from tests.cluster.test_recovery import RECOVER, kill, kill_of_all
 from tests.support.waiting import until
 
 BATCHES, ROWS = 60, 500
@@ -32,22 +34,27 @@ def scaled(running: Running, instances: int) -> bool:
     return True
 
 
-def answers(cluster: LocalCluster, name: str, recover: str, steps: tuple[int, ...]) -> Counter[tuple[object, ...]]:
+def totals(cluster: LocalCluster, name: str, recover: str, steps: tuple[int, ...]) -> Counter[tuple[int, int, int]]:
+    """(start of the window in s, key, rows), of a query whose SQ2 is scaled so."""
     running = cluster.deploy(query(name).options(recover=recover), start=False)
     found = running.subscribe(f"{name}.out")
     running.start()
     with cluster.publisher(f"{name}.in") as out:
         for batch in range(BATCHES):
             out.send([{"t": i * 10, "key": i % 7, "part": i % 11} for i in range(batch * ROWS, (batch + 1) * ROWS)])
-            if steps and batch % 15 == 10:
+            if batch % 15 == 10:
                 size = steps[batch // 15]
                 until(lambda size=size: scaled(running, size))
                 assert sum(each["subquery"] == "SQ2" for each in running.status()["placed"]) == size
                 if batch == 25:
                     kill(cluster, running.status()["placed"][0]["im"])
-    rows = Counter((row["start"], row["key"], row["total"]) for each in found for row in each.to_pylist())
-    assert not steps or running.status()["recovery"]["attempts"] >= len(steps)
+    rows = Counter((seconds(row["start"]), row["key"], row["total"]) for each in found for row in each.to_pylist())
+    assert running.status()["recovery"]["attempts"] >= len(steps)
     return rows
+
+
+def seconds(when: datetime) -> int:
+    return round(when.timestamp())
 
 
 def test_what_cannot_be_scaled_is_said_and_it_runs_on(cluster: LocalCluster) -> None:
@@ -76,9 +83,9 @@ def test_what_cannot_be_upgraded_is_said_and_it_runs_on(cluster: LocalCluster) -
 
 @pytest.mark.parametrize("recover", [pytest.param("on-commit", marks=pytest.mark.long), "at-once"])  # the simulation scales both
 def test_it_is_scaled_while_rows_come_and_an_instance_manager_dies(cluster: LocalCluster, recover: str) -> None:
-    expected = answers(cluster, f"still-{recover}", recover, ())
-    assert sum(total * times for (_, _, total), times in expected.items()) == BATCHES * ROWS
-    assert answers(cluster, f"scaled-{recover}", recover, (2, 3, 1, 2)) == expected
+    expected = Counter((i // 200 * 2, i % 7) for i in range(BATCHES * ROWS))
+    found = totals(cluster, f"scaled-{recover}", recover, (2, 3, 1, 2))
+    assert found == Counter((start, key, rows) for (start, key), rows in expected.items())
 
 
 def dealt(running: Running, table: list[int]) -> bool:
@@ -91,29 +98,35 @@ def dealt(running: Running, table: list[int]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("recover", ["on-commit", "at-once"])
-def test_its_buckets_move_while_rows_come_and_an_instance_manager_dies(cluster: LocalCluster, recover: str) -> None:
-    """Each key's groups are at another instance in turn, and answers leave from there."""
-    name = f"dealt-{recover}"
-    read = stream(f"{name}.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s")
-    made = Query(name).source(read).aggregate("w", TIME("2s"), by="key", start=window_start(), n=count(), last=max_("t"))
-    options: dict[str, Any] = {"parallelism": {"SQ1": 1, "SQ2": 2}, "pre_aggregation": "off", "checkpoint": "100ms", "recover": recover}
-    running = cluster.deploy(made.output(f"{name}.out").options(**options), start=False)
-    found = running.subscribe(f"{name}.out")
-    running.start()
-    with cluster.publisher(f"{name}.in") as out:
+def test_its_buckets_move_while_rows_come_and_an_instance_manager_dies(cluster: LocalCluster) -> None:
+    """Each key's groups are at another instance in turn, and answers leave from there: of a query that tells them on commit, and of one
+    that does at once. Both have an instance everywhere."""
+    running, found = dict[str, Running](), dict[str, Any]()
+    for how in RECOVER:
+        read = stream(f"dealt-{how}.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s")
+        made = Query(f"dealt-{how}").source(read).aggregate("w", TIME("2s"), by="key", start=window_start(), n=count(), last=max_("t"))
+        options: dict[str, Any] = {"parallelism": {"SQ1": 1, "SQ2": 2}, "pre_aggregation": "off", "checkpoint": "100ms", "recover": how}
+        running[how] = cluster.deploy(made.output(f"dealt-{how}.out").options(**options), start=False)
+        found[how] = running[how].subscribe(f"dealt-{how}.out")
+        running[how].start()
+    with ExitStack() as open_:
+        outs = [open_.enter_context(cluster.publisher(f"dealt-{how}.in")) for how in RECOVER]
         for batch in range(BATCHES):
-            out.send([{"t": i * 10, "key": i % 97} for i in range(batch * ROWS, (batch + 1) * ROWS)])
+            rows = [{"t": i * 10, "key": i % 97} for i in range(batch * ROWS, (batch + 1) * ROWS)]
+            for out in outs:
+                out.send(rows)
             if batch % 15 == 10:
                 table = [(bucket + batch) // 5 % 2 for bucket in range(4096)]
-                until(lambda table=table: dealt(running, table))
-                (shown,) = running.status()["tables"]
-                assert shown["subquery"] == "SQ2" and shown["elsewhere"] > 1000 and not shown["moving"]
+                for each in running.values():
+                    until(lambda each=each, table=table: dealt(each, table))
+                    (shown,) = each.status()["tables"]
+                    assert shown["subquery"] == "SQ2" and shown["elsewhere"] > 1000 and not shown["moving"]
                 if batch == 25:
-                    kill(cluster, running.status()["placed"][1]["im"])
-    rows = Counter((row["start"], row["key"], row["n"]) for each in found for row in each.to_pylist())
-    assert sum(n * times for (_, _, n), times in rows.items()) == BATCHES * ROWS and set(rows.values()) == {1}
-    assert len(rows) == BATCHES * ROWS // 200 * 97 and running.status()["recovery"]["attempts"] >= 4
+                    kill_of_all(cluster, *running.values())
+    for how, subscription in found.items():
+        windows = Counter((row["start"], row["key"], row["n"]) for each in subscription for row in each.to_pylist())
+        assert sum(n * times for (_, _, n), times in windows.items()) == BATCHES * ROWS and set(windows.values()) == {1}, how
+        assert len(windows) == BATCHES * ROWS // 200 * 97 and running[how].status()["recovery"]["attempts"] >= 4, how
 
 
 HEAVY = 1_000  # what a row weighs behind the upgrade
@@ -175,10 +188,10 @@ def test_it_goes_on_as_another_query_with_the_state_that_it_had(cluster: LocalCl
         send(out, range(20, 40))
         kill(cluster, running.status()["placed"][2]["im"])
         send(out, range(40, BATCHES))
-    totals = Counter[tuple[int, int]]()
+    sums = Counter[tuple[int, int]]()
     for batch in found:
         for row in batch.to_pylist():
-            totals[round(row["start"].timestamp()), row["key"]] += row["total"]
-    changed_at = (BATCHES * ROWS * HEAVY - totals.total()) // (HEAVY - 1)
-    assert 0 < changed_at <= 20 * ROWS and totals == weights(changed_at)
+            sums[seconds(row["start"]), row["key"]] += row["total"]
+    changed_at = (BATCHES * ROWS * HEAVY - sums.total()) // (HEAVY - 1)
+    assert 0 < changed_at <= 20 * ROWS and sums == weights(changed_at)
     assert sum(each["subquery"] == "SQ2" for each in running.status()["placed"]) == 3

@@ -54,7 +54,6 @@ def test_from_deploy_to_delete(cluster: LocalCluster, tmp_path: Path) -> None:
     planned = cep("explain", str(document))
     assert "running" in cep("deploy", str(document))
     assert status_of("deploy", str(document)) == 1  # there is one of that name
-    assert status_of("status") == 0
     assert cep("explain", "quotients") == planned
     with cluster.publisher("readings", name="meter", keep_open=True) as out:
         out.send([{"n": 3, "ts": 1000}, {"n": 0, "ts": 2001}, {"n": 4, "ts": None}, {"n": 5, "ts": 1}])

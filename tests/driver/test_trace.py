@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,12 +18,6 @@ from tests.support import functions_that_stall as functions
 from tests.support.waiting import HANG_S, until
 
 PLANTED = {"asleep": functions.sleeps, "computing": functions.works, "garbage": functions.collects, "kernel": functions.compiles}
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=1, modules=[functions]) as started:
-        yield started
 
 
 def planted(name: str, function: Callable[[int], int]) -> Query:

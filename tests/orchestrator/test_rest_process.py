@@ -15,7 +15,9 @@ import httpx
 import pytest
 
 from cep.config import ClusterConfig, argument
+from cep.errors import ClusterError
 from driver.processes.zookeeper import reserve_port
+from orchestrator.rest_process import serve_rest
 from tests.support.paths import ROOT
 from tests.support.waiting import HANG_S, until
 
@@ -90,3 +92,9 @@ def test_it_answers_beside_somebody_who_sends_large_documents(orchestrator: Orch
         assert client.post("/queries:bulk", content=(b" " * (1 << 20) for _ in range(300)), headers=as_json).status_code == 413
         assert client.get("/health").json()["role"] == "standby"
     assert orchestrator.memory() < 600
+
+
+def test_it_does_not_serve_where_it_may_not() -> None:
+    config = ClusterConfig("", "", "0.0.0.0", 0, "", "")
+    with pytest.raises(ClusterError, match="give the cluster a token"):
+        serve_rest(config)

@@ -36,9 +36,12 @@ class Joined:
         self.process.wait()
 
 
-def start_join(url: str, name: str, *options: str, prefix: Sequence[str] = (), token: str | None = None) -> subprocess.Popen[str]:
-    """`cep join` as a process. `prefix`: a command before it, such as `ip netns exec NAME`."""
-    own = {"PYTHONPATH": str(ROOT)} | ({} if token is None else {"CEP_TOKEN": token})
+def start_join(
+    url: str, name: str, *options: str, prefix: Sequence[str] = (), token: str | None = None, compiled: bool = True
+) -> subprocess.Popen[str]:
+    """`cep join` as a process. `prefix`: a command before it, such as `ip netns exec NAME`. `compiled`: or it runs kernels as their source,
+    as `tests.support.one_cluster.uncompiled` does."""
+    own = {"PYTHONPATH": str(ROOT)} | ({} if token is None else {"CEP_TOKEN": token}) | ({} if compiled else {"NUMBA_DISABLE_JIT": "1"})
     known = {key: value for key, value in os.environ.items() if key not in ("CEP_RUN", "CEP_TOKEN", "PYTHONUNBUFFERED")}
     return subprocess.Popen(
         [*prefix, sys.executable, *_CEP, "join", url, "--name", name, "--instances", "1", *options],

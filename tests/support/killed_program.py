@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from driver import LocalCluster
+from driver.cluster import Cluster
 
 PROGRAM = """
 import sys
@@ -23,7 +23,7 @@ while True:
 """
 
 
-def killed_after(cluster: LocalCluster, stream_name: str, rows: int, others: Sequence[int] = ()) -> int:
+def killed_after(cluster: Cluster, stream_name: str, rows: int, others: Sequence[int] = ()) -> int:
     """A program publishes and is killed, `others` with it; so many rows were accepted, as it has said."""
     program = subprocess.Popen([sys.executable, "-c", PROGRAM, cluster.rest.url, stream_name], stdout=subprocess.PIPE, text=True)
     assert program.stdout is not None

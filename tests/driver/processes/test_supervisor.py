@@ -124,90 +124,36 @@ def settled(client: httpx.Client, state: str) -> bool:
     return answer.status_code == 200 and answer.json()["state"] == state
 
 
+#: An instance manager that says why it does not want, as long as there is a file that says so
+UNWILLING = f"""[ ! -e "$0" ] || {{ echo "no licence"; exit 3; }}; exec {sys.executable} {STAND_IN[1]} "$1\""""
+
+
+def deaths(reports: Path, child: str) -> int:
+    (report,) = read_reports(reports)
+    return next(each["deaths"] for each in report["children"] if each["name"] == child)
+
+
 class TestRunning:
-    def test_mends_itself_and_leaves_nothing(self, folder: Path) -> None:
-        """Every child is in a group of its own."""
-        cluster = Started(COMMAND, folder)
+    def test_mends_itself_and_leaves_no_process(self, folder: Path, tmp_path: Path) -> None:
+        """Every child is in a group of its own. Told to end by SIGTERM, the cluster leaves its folder where that is wanted."""
+        unwilling = tmp_path / "unwilling"
+        cluster = Started(COMMAND, folder, instance_manager=["sh", "-c", UNWILLING, str(unwilling)], keep_home=True)
         everything = cluster.everything()
+        reports = next(each for each in report_folders() if each.name == Path(cluster.said["home"]).name)
         assert set(cluster.pids()) == {"zookeeper", "orchestrator", "metric-server", "im-0", "im-1"}
         groups = {os.getpgid(pid) for pid in cluster.pids().values()}
         assert len(groups) == 5 and os.getpgid(cluster.supervisor) not in groups
         with cluster.client() as client:
             assert client.post("/queries?wait=true", json=QUERY_EXAMPLE).json()["state"] == "running"
-
-            cluster.kill("orchestrator")
-            until(lambda: settled(client, "running"))
-
-            cluster.kill("zookeeper")
-            until(lambda: client.get("/health").status_code == 200)
-            assert settled(client, "running")
-
-            cluster.kill("metric-server")
-            until(lambda: client.get("/metrics").status_code == 200)
-
-            dead = cluster.pids()["im-1"]
-            cluster.kill("im-1")
-            until(lambda: settled(client, "failed"))
-            cause = client.get("/queries/per-ip").json()["cause"]["cause"]
-            assert cause == f"instance manager 'im-1' (process {dead}) was killed by SIGKILL"
-
+            self.mends(cluster, client)
             everything += [psutil.Process(pid) for pid in cluster.pids().values()]
             assert client.delete("/queries/per-ip?wait=true").is_success
             assert client.post("/queries?wait=true", json=QUERY_EXAMPLE).json()["state"] == "running"
             reported = {child["name"]: child["deaths"] for child in client.get("/cluster").json()["supervisors"][0]["children"]}
             assert reported == {"zookeeper": 1, "orchestrator": 1, "metric-server": 1, "im-0": 0, "im-1": 1}
-            assert client.post("/queries/per-ip/stop").status_code == 200
+            assert client.delete("/queries/per-ip?wait=true").is_success
+            self.bears_one_that_cannot_live(cluster, client, reports, unwilling)
         assert "expected" in cluster.ask("nonsense")["error"]
-        assert cluster.close() == 0
-        assert gone(everything) and not Path(cluster.said["home"]).exists()
-
-
-class TestEndings:
-    def test_killed_parent(self, folder: Path) -> None:
-        parent = Started(COMMAND, folder, parent=True)
-        everything = parent.everything()
-        parent.process.kill()
-        assert gone(everything) and not Path(parent.said["home"]).exists()
-        parent.close()
-
-    def test_killed_supervisor(self, folder: Path) -> None:
-        cluster = Started(COMMAND, folder)
-        everything = cluster.everything()
-        cluster.process.kill()
-        assert gone(everything)
-        cluster.close()
-        status = CliRunner().invoke(app, ["status", "--url", cluster.said["rest"]])
-        assert status.exit_code == 1
-        assert f"supervisor (process {cluster.supervisor}) is gone, and all its processes with it" in status.output
-        Home.make(str(folder)).leave(keep=False)
-        assert not Path(cluster.said["home"]).exists()
-
-
-#: An instance manager that says why it does not want, as long as there is a file that says so
-UNWILLING = f"""[ ! -e "$0" ] || {{ echo "no licence"; exit 3; }}; exec {sys.executable} {STAND_IN[1]} "$1\""""
-
-
-class TestDegraded:
-    def deaths(self, reports: Path, child: str) -> int:
-        (report,) = read_reports(reports)
-        return next(each["deaths"] for each in report["children"] if each["name"] == child)
-
-    def test_one_that_cannot_live_ends_nothing_and_comes_back(self, folder: Path, tmp_path: Path) -> None:
-        """Told to end by SIGTERM, the cluster leaves its folder where that is wanted."""
-        unwilling = tmp_path / "unwilling"
-        cluster = Started(COMMAND, folder, instance_manager=["sh", "-c", UNWILLING, str(unwilling)], keep_home=True)
-        everything, url = cluster.everything(), cluster.said["rest"]
-        reports = next(each for each in report_folders() if each.name == Path(cluster.said["home"]).name)
-        unwilling.touch()
-        os.kill(cluster.pids()["im-0"], signal.SIGKILL)
-        until(lambda: self.deaths(reports, "im-0") >= 6)
-        status = CliRunner().invoke(app, ["status", "--url", url])
-        assert status.exit_code == 0 and "no queries" in status.output
-        assert re.search(r"im-0: down, is tried again in \d s; .* ended with exit code 3; it said: no licence", status.output)
-        unwilling.unlink()
-        with cluster.client() as client:
-            until(lambda: client.get("/health").json()["instance_managers"] == 2 and "im-0" in cluster.pids())
-            assert client.post("/queries?wait=true", json=QUERY_EXAMPLE).json()["state"] == "running"
         everything += [psutil.Process(pid) for pid in cluster.pids().values()]
         os.kill(cluster.supervisor, signal.SIGTERM)
         assert cluster.process.wait(HANG_S) == 0 and gone(everything) and not reports.exists()
@@ -216,6 +162,47 @@ class TestDegraded:
         assert {path.name for path in home.glob("*.log")} >= {"orchestrator.log", "im-0.log"}
         shutil.rmtree(home)
 
+    def mends(self, cluster: Started, client: httpx.Client) -> None:
+        cluster.kill("orchestrator")
+        until(lambda: settled(client, "running"))
+
+        cluster.kill("zookeeper")
+        until(lambda: client.get("/health").status_code == 200)
+        assert settled(client, "running")
+
+        cluster.kill("metric-server")
+        until(lambda: client.get("/metrics").status_code == 200)
+
+        dead = cluster.pids()["im-1"]
+        cluster.kill("im-1")
+        until(lambda: settled(client, "failed"))
+        cause = client.get("/queries/per-ip").json()["cause"]["cause"]
+        assert cause == f"instance manager 'im-1' (process {dead}) was killed by SIGKILL"
+
+    def bears_one_that_cannot_live(self, cluster: Started, client: httpx.Client, reports: Path, unwilling: Path) -> None:
+        """It ends nothing, and comes back."""
+        unwilling.touch()
+        os.kill(cluster.pids()["im-0"], signal.SIGKILL)
+        until(lambda: deaths(reports, "im-0") >= 6)
+        status = CliRunner().invoke(app, ["status", "--url", cluster.said["rest"]])
+        assert status.exit_code == 0 and "no queries" in status.output
+        assert re.search(r"im-0: down, is tried again in \d s; .* ended with exit code 3; it said: no licence", status.output)
+        unwilling.unlink()
+        until(lambda: client.get("/health").json()["instance_managers"] == 2 and "im-0" in cluster.pids())
+        assert client.post("/queries?wait=true", json=QUERY_EXAMPLE).json()["state"] == "running"
+
+
+class TestEndings:
+    @pytest.mark.long  # as `test_nothing_is_left` has it, in tests/cluster/test_kill.py
+    def test_killed_parent(self, folder: Path) -> None:
+        parent = Started(COMMAND, folder, parent=True)
+        everything = parent.everything()
+        parent.process.kill()
+        assert gone(everything) and not Path(parent.said["home"]).exists()
+        parent.close()
+
+
+class TestDegraded:
     @pytest.mark.long
     def test_zookeeper_comes_back_when_there_is_room(self, folder: Path) -> None:
         """Its disk is full: a file system of its own, in a mount namespace that is the cluster's alone."""
@@ -231,7 +218,7 @@ class TestDegraded:
                 while True:
                     fill.write(bytes(1 << 16))
             os.kill(cluster.pids()["zookeeper"], signal.SIGKILL)
-            until(lambda: self.deaths(reports, "zookeeper") >= 3)
+            until(lambda: deaths(reports, "zookeeper") >= 3)
             status = CliRunner().invoke(app, ["status", "--url", cluster.said["rest"]])
             assert f"the disk of {cluster.said['home']} is full" in status.output
             assert re.search(r"zookeeper: (down, is tried again in \d s; )?.*has died \d times", status.output)

@@ -41,7 +41,6 @@ from orchestrator.records import Now
 from orchestrator.rest.api import VANISHED_S, Api
 from orchestrator.rest.app import make_rest_app
 from orchestrator.rest.gateway_proxy import GatewayProxy
-from orchestrator.rest.guard import check_exposure
 from orchestrator.rest.models import QUERY_EXAMPLE, SQL_EXAMPLE, STREAM_EXAMPLE
 from orchestrator.rest_process import listen
 from orchestrator.service import Service
@@ -543,20 +542,6 @@ class TestCluster:
             assert nobody.get("/health").json() == {"role": "leader"} and somebody.get("/health").json()["queries"] == 0
             assert nobody.get("/queries", headers={"Authorization": "Bearer wrong"}).status_code == 401
         server.close()
-
-    @pytest.mark.parametrize(("host", "open_to_others"), [("127.0.0.1", False), ("localhost", False), ("::1", False), ("0.0.0.0", True)])
-    def test_beyond_loopback_it_needs_a_token_and_tls(self, two: Cluster, host: str, open_to_others: bool) -> None:
-        config = two.config.to_json() | {"rest_host": host}
-        for given in ({"token": "secret"}, {"tokens": "/tokens"}):
-            check_exposure(ClusterConfig.from_json(config | given | {"tls_cert": "/c", "tls_key": "/k"}))
-            check_exposure(ClusterConfig.from_json(config | given | {"insecure_http": True}))
-        if open_to_others:
-            with pytest.raises(ClusterError, match="give the cluster a token"):
-                check_exposure(ClusterConfig.from_json(config | {"tls_cert": "/c", "tls_key": "/k"}))
-            with pytest.raises(ClusterError, match=r"would travel in the clear.*cep keys.*--insecure-http"):
-                check_exposure(ClusterConfig.from_json(config | {"token": "secret"}))
-        else:
-            check_exposure(ClusterConfig.from_json(config))
 
     def test_a_port_in_use_is_named(self, two: Cluster) -> None:
         with listen(two.config) as taken:
