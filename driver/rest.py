@@ -123,7 +123,7 @@ class Rest:
         return response.json() if response.content else None
 
     def _answer(self, method: str, path: str, again: bool = False, **options: Any) -> httpx.Response:
-        deadline = time.monotonic() + self.patience_s
+        deadline, broke = time.monotonic() + self.patience_s, 0.0
         while not self.client.is_closed:
             asked = time.time()
             try:
@@ -140,7 +140,9 @@ class Rest:
                 away = Unreachable(self.url, self.away_since, refused, broken)
                 if not safe or time.monotonic() > deadline:
                     raise away from broken
-                self._say_once(away)
+                broke = broke or time.monotonic()
+                if time.monotonic() - broke >= WORD_S:
+                    self._say_once(away)
                 time.sleep(0.1)
                 continue
             self.away_since = 0.0
@@ -153,7 +155,7 @@ class Rest:
         raise ClusterError(f"this client of {self.url} is closed")
 
     def _say_once(self, away: Unreachable) -> None:
-        if self._told_of != away.since and time.time() - away.since >= WORD_S:
+        if self._told_of != away.since:
             self._told_of = away.since
             _LOG.warning("%s; it is tried again for up to %g s", away, self.patience_s)
 
