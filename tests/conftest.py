@@ -23,7 +23,7 @@ from cep.compile.user.functions import allowed
 from cep.kernels.jit import interpreted
 from driver import LocalCluster
 from driver.spark.session import Spark
-from tests.strategies.constants import forget_ours
+from tests.strategies.constants import forget_ours, trust_strategies
 from tests.support import cells
 from tests.support.control_plane import Keeper, keeper
 from tests.support.one_cluster import ONE_CLUSTERS, one_cluster_of
@@ -53,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(profile)
     if settings.get_profile(profile).derandomize:
         forget_ours()
+        trust_strategies()
 
 
 def pytest_runtest_setup() -> None:

@@ -58,11 +58,12 @@ def test_what_is_none(body: bytes) -> None:
         read_report(body)
 
 
-def test_mutated_reports_leave_all_answers_as_they_are() -> None:
+@pytest.mark.parametrize("reports", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
+def test_mutated_reports_leave_all_answers_as_they_are(reports: int) -> None:
     """Whatever is taken of them, what is asked next is answered, and can be written."""
     metrics, choose = Metrics(), random.Random(1)
     _take(metrics, json.dumps(REPORT).encode())
-    for _ in range(3000):
+    for _ in range(reports):
         report = json.loads(json.dumps(REPORT))
         for _ in range(choose.choice((1, 1, 2))):
             _spoil(report, choose)

@@ -1,10 +1,10 @@
-"""Imports point one way, what is dangerous everywhere is imported in few places, and every module can be imported alone."""
+"""Imports point one way, and what is dangerous everywhere is imported in few places. That every module can be imported alone is tested
+where the wheel is (`test_wheel.py`)."""
 
 from __future__ import annotations
 
 import ast
 import importlib
-import json
 import os
 import subprocess
 import sys
@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.syntax import statements
 
 PACKAGES = ("cep", "instance_manager", "orchestrator", "driver", "console", "numa_cep", "hibench", "connectors")
 
@@ -195,16 +196,16 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-@cache
-def nodes(path: Path) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(parsed(path)))
+def nodes_where(path: Path, *words: str) -> Iterator[ast.AST]:
+    """All of a file in whose text one of `words` is: few are."""
+    text = path.read_text()
+    return ast.walk(parsed(path)) if any(word in text for word in words) else iter(())
 
 
 @pytest.fixture(scope="module", autouse=True)
 def forgotten() -> Iterator[None]:
     """What was parsed: looking for garbage among it takes time of the tests behind these."""
     yield
-    nodes.cache_clear()
     parsed.cache_clear()
 
 
@@ -212,7 +213,7 @@ def forgotten() -> Iterator[None]:
 def imports(path: Path) -> tuple[str, ...]:
     """Full names of the modules that a file imports, wherever in it; `from cep.transport import wire` is `cep.transport.wire`."""
     found: list[str] = []
-    for node in nodes(path):
+    for node in statements(parsed(path)):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -258,7 +259,7 @@ def test_what_is_imported_in_few_places(wanted: str) -> None:
 
 def _uses(path: Path, wanted: str) -> bool:
     if wanted == "os.environ":
-        found = (n for n in nodes(path) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name))
+        found = (n for n in nodes_where(path, "environ", "getenv") if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name))
         return any(n.value.id == "os" and n.attr in ("environ", "getenv") for n in found)  # type: ignore[attr-defined]
     return any(name.split(".")[0] == wanted for name in imports(path))
 
@@ -273,7 +274,7 @@ def test_what_is_printed_is_text() -> None:
         (str(path.relative_to(ROOT)), call)
         for package in (*PACKAGES, "benchmarks", "simulation")
         for path in (ROOT / package).rglob("*.py")
-        for call in nodes(path)
+        for call in nodes_where(path, "markup", *MARKUP)
         if isinstance(call, ast.Call)
     ]
     assert {file for file, call in calls if _called(call) in MARKUP} == {"driver/terminal.py"}
@@ -289,9 +290,9 @@ def test_no_local_imports_and_no_imports_for_types_only() -> None:
     no garbage meanwhile, and Spark is loaded where it runs, while type checkers want to know what comes back."""
     found = []
     for module, path in files().items():
-        for node in nodes(path):
+        for node in statements(parsed(path)):
             inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.If)
-            if inside and any(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.walk(node)):
+            if inside and any(isinstance(each, ast.Import | ast.ImportFrom) for each in statements(node)):
                 found.append(module)
     allowed = {"instance_manager.__main__", "orchestrator.__main__", "driver.engines"} | {
         m for m in found if m.startswith("hibench")
@@ -323,38 +324,3 @@ def test_what_runs_no_kernel_starts_without_numba() -> None:
     command = [sys.executable, "-c", f"import sys, {modules}; print(*{{'numba', 'llvmlite'}} & set(sys.modules))"]
     done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100)
     assert (done.stdout, done.stderr) == ("\n", "")
-
-
-#: A module takes 0.2 s.
-PARTS = 48
-ALONE = """
-import json, os, sys, threading
-import fastapi, httpx, jinja2, kazoo.client, matplotlib.figure, nicegui, numba.extending, pandas, psutil  # not ours
-import pyarrow.compute, pyspark.sql, rich.table, sqlglot, typer, uvicorn, yaml, zmq
-for module in json.loads(sys.argv[1]):
-    child = os.fork()
-    if not child:
-        os.chdir(sys.argv[2])
-        before = dict(os.environ)
-        __import__(module)
-        wrong = [t.name for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
-        wrong += sorted(os.listdir("."))
-        wrong += sorted(key for key in os.environ if before.get(key) != os.environ[key] and not key.startswith("KMP_"))
-        if wrong:
-            print(module, wrong, flush=True)
-        os._exit(1 if wrong else 0)
-    if os.waitpid(child, 0)[1]:
-        print(module, "cannot be imported alone", flush=True)
-"""
-
-
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))])
-def test_every_module_imports_alone_and_does_nothing(part: int, tmp_path: Path) -> None:
-    """In a child of its own: no thread, no file, no variable, and nothing is printed. The long mode has all parts, CI one of them."""
-    modules = [module for module in files() if not module.endswith("__main__")][part::PARTS]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "CEP_KERNEL_CACHE": str(tmp_path / "kernels")}
-    (tmp_path / "empty").mkdir()
-    command = [sys.executable, "-c", ALONE, json.dumps(modules), str(tmp_path / "empty")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
-    assert (done.stdout, done.stderr) == ("", "")
-    assert not (tmp_path / "kernels").exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.syntax import statements
 
 PACKAGES = ("cep", "orchestrator", "instance_manager", "driver", "console", "numa_cep", "hibench", "connectors", "simulation", "benchmarks")
 FUNCTION_LINES_MAX = 60
@@ -72,7 +73,7 @@ def test_functions_are_short(sources: Sources) -> None:
     long = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {lines} lines"
         for path, tree in sources
-        for node in ast.walk(tree)
+        for node in statements(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > (KERNEL_LINES_MAX if _is_kernel(node) else FUNCTION_LINES_MAX)
     ]
@@ -83,7 +84,7 @@ def test_classes_with_many_methods_have_a_reason(sources: Sources) -> None:
     many = {
         node.name: f"{path.relative_to(ROOT)}:{node.lineno}"
         for path, tree in sources
-        for node in ast.walk(tree)
+        for node in statements(tree)
         if isinstance(node, ast.ClassDef)
         and sum(isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) for each in node.body) > METHODS_MAX
     }

@@ -1,4 +1,7 @@
-"""What users install: the wheel has all that it needs, in an environment where nothing else of this project is, and its types."""
+"""What users install: the wheel has all that it needs, in an environment where nothing else of this project is, and its types.
+
+The example of docs/custom_functions.md is run there as written, and prints what stands there.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,12 @@ import sysconfig
 import venv
 import zipfile
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
 
-from tests.project.test_layers import PACKAGES
+from tests.project.test_layers import PACKAGES, files
 from tests.project.test_readme import example
 from tests.support.paths import ROOT
 
@@ -86,6 +90,10 @@ class Installed:
 
     def run(self, program: str, *arguments: str, **variables: str) -> str:
         """What it prints, from a folder where nothing is."""
+        return self.both(program, *arguments, **variables)[0]
+
+    def both(self, program: str, *arguments: str, **variables: str) -> tuple[str, str]:
+        """Likewise, and its errors."""
         (self.home / "empty").mkdir(exist_ok=True)
         others = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")  # or each process compiles all that it imports
         environment = {key: value for key, value in os.environ.items() if key not in others}
@@ -94,7 +102,7 @@ class Installed:
             command, cwd=self.home / "empty", env=environment | variables, capture_output=True, text=True, timeout=300, check=False
         )
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        return done.stdout, done.stderr
 
 
 def _environment(home: Path, wheel: Path, *options: str) -> Installed:
@@ -112,7 +120,20 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     there = _environment(tmp_path_factory.mktemp("installed"), wheel, "--no-deps", "--no-compile")
     (site,) = there.home.glob("lib/python*/site-packages")
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib"))
+    _take_bytecode(site)
     return there
+
+
+def _take_bytecode(site: Path) -> None:
+    """Of files that are ours to the byte, as far as it is there: to make all of it once more takes as long as to import it."""
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            made, there = Path(cache_from_source(str(path))), site / path.relative_to(ROOT)
+            if made.exists() and there.exists() and there.read_bytes() == path.read_bytes():
+                times = path.stat()
+                os.utime(there, ns=(times.st_atime_ns, times.st_mtime_ns))  # by which Python knows what is made of it
+                there.with_name("__pycache__").mkdir(exist_ok=True)
+                shutil.copy(made, cache_from_source(str(there)))
 
 
 def test_pyright_knows_the_types(taken_apart: Path, tmp_path: Path) -> None:
@@ -142,10 +163,55 @@ modules = [*packages, *(name for name in found if not name.endswith("__main__"))
 print(json.dumps({name: importlib.import_module(name).__file__ for name in modules}))
 """
 
+#: A module takes 0.2 s.
+PARTS = 48
+#: What is not ours is imported once, for all of them.
+ALONE = """
+import json, os, sys, threading
+import fastapi, httpx, jinja2, kazoo.client, matplotlib.figure, nicegui, numba.extending, pandas, psutil
+import pyarrow.compute, pyspark.sql, rich.table, sqlglot, typer, uvicorn, yaml, zmq
+for module in json.loads(sys.argv[2]):
+    child = os.fork()
+    if not child:
+        os.chdir(sys.argv[3])
+        before = dict(os.environ)
+        __import__(module)
+        wrong = [t.name for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
+        wrong += sorted(os.listdir("."))
+        wrong += sorted(key for key in os.environ if before.get(key) != os.environ[key] and not key.startswith("KMP_"))
+        if wrong:
+            print(module, wrong, flush=True)
+        os._exit(1 if wrong else 0)
+    if os.waitpid(child, 0)[1]:
+        print(module, "cannot be imported alone", flush=True)
+"""
 
-def test_every_module_is_in_the_wheel(installed: Installed) -> None:
-    """Each is imported from there, and all the files are there that stand beside them."""
-    found = json.loads(installed.run("python", "-c", IMPORT_ALL, json.dumps(PACKAGES)))
+
+def _import_alone(installed: Installed, part: int, folder: Path, then: str) -> str:
+    """Imports each module of a part in a child of its own, which leaves no thread, no file and no variable. What `then` prints."""
+    modules = [module for module in files() if not module.endswith("__main__")][part::PARTS]
+    (folder / "empty").mkdir()
+    arguments = [json.dumps(PACKAGES), json.dumps(modules), str(folder / "empty")]
+    printed, errors = installed.both("python", "-c", ALONE + then, *arguments, CEP_KERNEL_CACHE=str(folder / "kernels"))
+    assert errors == "" and not (folder / "kernels").exists()
+    return printed
+
+
+def test_every_module_is_in_the_wheel_and_imports_alone_and_does_nothing(installed: Installed, tmp_path: Path) -> None:
+    """All are imported from there, a part of them alone before that, and nothing else is printed. All the files are there that stand
+    beside them."""
+    _all_there(installed, _import_alone(installed, 0, tmp_path, IMPORT_ALL))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(1, PARTS))
+def test_every_other_module_imports_alone_and_does_nothing(installed: Installed, part: int, tmp_path: Path) -> None:
+    assert _import_alone(installed, part, tmp_path, "") == ""
+
+
+def _all_there(installed: Installed, printed: str) -> None:
+    """`printed`: by IMPORT_ALL."""
+    found = json.loads(printed)
     assert len(found) > 400
     assert all(Path(file).is_relative_to(installed.home) for file in found.values())
     (site,) = installed.home.glob("lib/python*/site-packages")
@@ -153,9 +219,13 @@ def test_every_module_is_in_the_wheel(installed: Installed) -> None:
     assert [str(path) for path in ours if path.suffix != ".pyc" and not (site / path).exists()] == []
 
 
-def test_the_example_runs_on_the_wheel(installed: Installed) -> None:
-    """The README's, as it is written. Its kernels are not compiled: what is compiled is found again by its path, which is a new one."""
-    assert "'ip': ['10.0.0.1'], 'visits': [1]" in installed.run("python", "-c", example(), NUMBA_DISABLE_JIT="1")
+def test_the_shop_runs_on_the_wheel(installed: Installed, tmp_path: Path) -> None:
+    """docs/custom_functions.md. Few rows meet many kernels, which are not compiled."""
+    page = (ROOT / "docs" / "custom_functions.md").read_text()
+    for name, code in re.findall(r"```python file=(\S+)\n(.*?)```", page, re.DOTALL):
+        (tmp_path / name).write_text(code)
+    (printed,) = re.findall(r"```\n(\[.*?)```", page, re.DOTALL)
+    assert installed.run("python", str(tmp_path / "shop.py"), NUMBA_DISABLE_JIT="1") == printed
 
 
 @pytest.mark.long
@@ -164,5 +234,5 @@ def test_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
     """With what pip brings along, and nothing else."""
     installed = _environment(tmp_path / "alone", wheel)
     test_the_commands_of_the_wheel(installed)
-    test_every_module_is_in_the_wheel(installed)
+    _all_there(installed, installed.run("python", "-c", IMPORT_ALL, json.dumps(PACKAGES)))
     assert "'ip': ['10.0.0.1'], 'visits': [1]" in installed.run("python", "-c", example(), CEP_KERNEL_CACHE=str(tmp_path / "kernels"))

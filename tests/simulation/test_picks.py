@@ -38,7 +38,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 @pytest.mark.parametrize("faults", [KILLS, OFTEN, PROGRAMS], ids=["kills", "often", "programs"])
 def test_answers_are_the_references_though_processes_die(passed: Counter[str], faults: list[Fault]) -> None:
     recoveries = 0
-    for seed in PICKS[3:7]:
+    for seed in (PICKS[4], PICKS[6]):  # by both ways out, whatever dies
         for at_once in (True, False):
             found = run_seed(seed, ScheduleTrace(), faults, False, at_once)
             assert found.wrong == []

@@ -91,7 +91,7 @@ ONE_CLUSTERS = {
         "tests/hibench/workloads/test_workload.py",
         *("tests/console/test_pages.py", "tests/driver/processes/test_console.py"),
         "tests/orchestrator/rest/test_openapi.py",
-        "tests/project/test_streams_that_grow_page.py",
+        *("tests/project/test_streams_that_grow_page.py", "tests/project/test_readme.py"),
         *("tests/cluster/test_tokens.py", "tests/cluster/test_moves.py", "tests/cluster/test_connectors.py"),
         *("tests/orchestrator/state/test_connectors.py", "tests/driver/applications/test_commands.py"),
     ),

@@ -98,7 +98,7 @@ def test_what_is_restored_answers_as_what_goes_on(monkeypatch: pytest.MonkeyPatc
     choose, needed = random.Random(f"{join} {seed}"), 0
     with block_sizes(BlockSizes(shift=seed % 3, round=4, whole_bytes=0)):
         joining = Joining(join, choose)
-        for _ in range(25):
+        for _ in range(15 if join[:2] == (None, None) else 25):  # of one without bounds all rows stay
             for _ in range(choose.randint(0, 6)):
                 answers(joining, joining.operator, *joining.what_comes())
             key = joining.checkpoint()

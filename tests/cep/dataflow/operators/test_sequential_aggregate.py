@@ -67,7 +67,7 @@ def events(draw: st.DrawFn, window: Window) -> Case:
     def event(time: int) -> tuple[Any, ...]:
         return time + choose.randint(-2, 2), choose.choice("ab"), choose.randint(0, 3), choose.choice(("x", "y", None))
 
-    partitions = [Partition(i, [event(time) for time in range(20)]) for i in range(draw(st.integers(1, 3)))]
+    partitions = [Partition(i, [event(time) for time in range(12)]) for i in range(draw(st.integers(1, 3)))]
     return Case(query(window), {"s": partitions})
 
 

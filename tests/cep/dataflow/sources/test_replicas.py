@@ -18,12 +18,15 @@ from cep.dataflow.sources.replicas import shares
 from cep.elements import MIN_TIME
 from cep.errors import PlacementError, QueryError
 from cep.kernels.jit import interpreted
+from cep.model.query import Query
 from cep.model.streams import Stream
 from cep.plan.physical import PhysicalPlan
 from cep.plan.route import Route
-from driver import TIME, Query, count, first, stream, sum_
+from driver import TIME, count, first, stream, sum_
+from driver import Query as Builder
 from tests.reference import Partition, assert_same_answer
-from tests.strategies import Case, Execution, cases, executions
+from tests.strategies import Case, Execution, executions
+from tests.strategies.queries import inputs_of, published_queries
 from tests.support.one_cluster import uncompiled
 from tests.support.plans import one_node, planned
 from tests.support.running import cut_of, expected_of, outputs_of, publishers, readers_of, run
@@ -57,13 +60,14 @@ def scripts_by_key(stream: Stream, partitions: list[Partition], made: PhysicalPl
 
 
 @settings(max_examples=40)  # one in seven may have replicas; that the others are refused is no reason to draw them again
-@given(cases(), executions(), st.integers(2, 3))
-def test_replicas_answer_as_one_copy_does(case: Case, execution: Execution, replicas: int) -> None:
+@given(published_queries(), executions(), st.integers(2, 3), st.data())
+def test_replicas_answer_as_one_copy_does(query: Query, execution: Execution, replicas: int, data: st.DataObject) -> None:
     options = replace(execution.options, replicas=replicas, parallelism=None)
     try:
-        made = planned(replace(case.query, options=options), one_node(4), numa=False)
+        made = planned(replace(query, options=options), one_node(4), numa=False)
     except (QueryError, PlacementError):
         return
+    case = Case(query, data.draw(inputs_of(query)))
     scripts = {name: scripts_by_key(stream, list(case.inputs[name]), made, execution) for name, stream in made.streams.items()}
     with interpreted():
         expected = expected_of(case.query, case.inputs)
@@ -81,7 +85,7 @@ def test_on_a_real_cluster() -> None:
     with uncompiled(2, numa=False) as cluster:
         for replicas in (1, 2):
             source = stream(f"s{replicas}", k=str, t="timestamp[ms]", v=int, event_time="t", disorder="2s")
-            built = Query(f"q{replicas}").source(source).aggregate("sums", TIME("60s"), by="k", n=count(), v=sum_("v"), first=first("v"))
+            built = Builder(f"q{replicas}").source(source).aggregate("sums", TIME("60s"), by="k", n=count(), v=sum_("v"), first=first("v"))
             running = cluster.deploy(built.output(f"out{replicas}").late(f"late{replicas}").options(replicas=replicas))
             found, late = running.subscribe(f"out{replicas}"), running.subscribe(f"late{replicas}")
             with cluster.publisher(f"s{replicas}") as out:
