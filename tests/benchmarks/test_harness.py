@@ -171,7 +171,7 @@ OVER_BIDS = [pytest.param(row.name, marks=() if row.name in ALWAYS else pytest.m
 def test_each_kind_of_operator_answers_as_its_reference_does(name: str, shared_work: Path) -> None:
     """A window of a minute and some of a second, so that one closes while bids come."""
     (row,) = chosen([name])
-    outcome = Harness(shared_work, pairs=1, records=700_000, say=lambda line: None).run(replace(row, turns=1))
+    outcome = Harness(shared_work, pairs=1, records=100_000, say=lambda line: None).run(replace(row, turns=1))
     if outcome.problem == NO_RE2:
         pytest.skip(NO_RE2)
     assert (outcome.problem, outcome.unequal) == ("", "")
