@@ -42,5 +42,5 @@ def compile_here(name: str, folder: Path) -> None:
 
 
 def _has_header(compiler: str, header: str) -> bool:
-    words = [compiler, "-x", "c++", "-fsyntax-only", "-"]
+    words = [compiler, "-x", "c++", "-M", "-"]  # what it includes is found, and not compiled
     return subprocess.run(words, input=f"#include <{header}>\n", text=True, capture_output=True).returncode == 0

@@ -38,6 +38,8 @@ _LOG_LINES_SHOWN = 15
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 #: For speed: no planning anew of every micro-batch, no statistics, state in the JVM's own memory.
 FAST = {
+    # or for every function that an expression calls the JVM would be asked three times, and told the line of ours that calls it
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.stateStore.providerClass": f"{_STREAMING}.state.HDFSBackedStateStoreProvider",

@@ -14,8 +14,9 @@ from driver.spark.session import SESSIONS, Spark
 
 MASTER = "local[2]"
 FILES = ("tests/driver/spark/", "tests/hibench/engines/test_spark.py", "tests/hibench/report/test_tables.py")
-#: Data are small, so less is compiled, and one thread collects garbage.
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: Data are small, so less is compiled, and one thread collects garbage; what is compiled stays, and no process stands between Java and the
+#: `chmod` that it starts for each file of a checkpoint.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m -Djdk.lang.Process.launchMechanism=VFORK"
 
 _open = contextlib.ExitStack()
 _spark: list[Spark] = []

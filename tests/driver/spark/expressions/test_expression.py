@@ -50,7 +50,7 @@ from driver.spark.frames import Frame
 from driver.spark.refusals import Refused
 from driver.spark.session import Spark
 from driver.spark.types import spark_type
-from tests.cep.compile.chain.test_chain import ANY, KINDS, Row, documented_cells, many_rows, mapped, run, same
+from tests.cep.compile.chain.test_chain import ANY, KINDS, Cell, Row, documented_cells, many_rows, mapped, run, same
 from tests.cep.compile.test_text import EDGES
 from tests.cep.model.test_types import TYPES
 from tests.reference.expressions import EPOCH, Failed, evaluate
@@ -140,27 +140,38 @@ def expected(expr: Expr, schema: Schema, row: Row) -> Any:
 
 
 def test_every_documented_cell(spark: SparkSession) -> None:
-    """All in one row, whose columns are the operands of all cells."""
-    cells = documented_cells()
-    fields: list[Field] = []
-    row: dict[str, Any] = {}
-    by_cell: list[tuple[Any, Expr]] = []
-    for k, cell in enumerate(cells):
-        names = [f"{side}{k}" for side in "ab"[: len(cell.operands)]]
-        fields += [Field(name, o[0].type, o[0].nullable) for name, o in zip(names, cell.operands, strict=True)]
-        row |= {name: o[1] for name, o in zip(names, cell.operands, strict=True)}
-        by_cell.append((cell, cell.expression(names)))
-    schema = Schema(tuple(fields))
-    made = [made_of(expr, schema) for _, expr in by_cell]
-    said = [(cell, each) for (cell, _), each in zip(by_cell, made, strict=True) if isinstance(each, Made)]
+    """In one job: operands of the same types are columns, the cells over them are rows, and each operation is computed of all rows."""
+    schema, rows, placed = _cells_as_rows()
+    made = {of: made_of(expr, schema) for of, (expr, _) in placed.items()}
+    said = {of: each for of, each in made.items() if isinstance(each, Made)}
     wrong = []
-    for (cell, each), (result,) in zip(said, on_spark(spark, [each for _, each in said], schema, [row]), strict=True):
-        wanted = FAILED if cell.result is None else cell.result[1]
-        close = isinstance(wanted, float) and functions_of(each.expr) & INEXACT and math.isclose(wanted, result, rel_tol=1e-15)
-        if not same(wanted, result) and not close:
-            wrong.append(f"{cell.line}, got {result!r}")
+    for (of, each), results in zip(said.items(), on_spark(spark, [*said.values()], schema, rows), strict=True):
+        for place, cell in placed[of][1]:
+            wanted, result = FAILED if cell.result is None else cell.result[1], results[place]
+            close = isinstance(wanted, float) and functions_of(each.expr) & INEXACT and math.isclose(wanted, result, rel_tol=1e-15)
+            if not same(wanted, result) and not close:
+                wrong.append(f"{cell.line}, got {result!r}")
     assert not wrong, "\n".join(wrong)
-    assert {each for each in made if isinstance(each, str)} == {"hash", "json_get", "parse_time", "a cast of float64 to string"}
+    assert {each for each in made.values() if isinstance(each, str)} == {"hash", "json_get", "parse_time", "a cast of float64 to string"}
+
+
+def _cells_as_rows() -> tuple[Schema, list[dict[str, Any]], dict[tuple[int, str], tuple[Expr, list[tuple[int, Cell]]]]]:
+    """Their operands, and what is computed of which, by (operands, operation): the expression, and the cells in their rows."""
+    over: dict[tuple[Field, ...], list[Cell]] = {}
+    for cell in documented_cells():
+        over.setdefault(tuple(operand[0] for operand in cell.operands), []).append(cell)
+    rows: list[dict[str, Any]] = [{} for _ in range(max(map(len, over.values())))]
+    fields: list[Field] = []
+    placed: dict[tuple[int, str], tuple[Expr, list[tuple[int, Cell]]]] = {}
+    for k, (operands, cells) in enumerate(over.items()):
+        names = [f"{side}{k}" for side in "ab"[: len(operands)]]
+        fields += [Field(name, field.type, field.nullable) for name, field in zip(names, operands, strict=True)]
+        for place, row in enumerate(rows):
+            cell = cells[place % len(cells)]
+            row |= {name: value for name, (_, value) in zip(names, cell.operands, strict=True)}
+            if place < len(cells):
+                placed.setdefault((k, cell.operation), (cell.expression(names), []))[1].append((place, cell))
+    return Schema(tuple(fields)), rows, placed
 
 
 def test_every_kind_of_expression_is_in_a_documented_cell_or_below() -> None:
