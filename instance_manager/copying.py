@@ -18,6 +18,7 @@ import json
 import os
 import signal
 import socket
+import sys
 from typing import Any
 
 REQUEST_BYTES_MAX = 1 << 17
@@ -89,6 +90,8 @@ def _settle(request: dict[str, Any], waits: int) -> None:
         os._exit(1)
     os.close(waits)
     os.setpgid(0, 0)
+    if (numbers := sys.modules.get("numpy.random")) is not None:
+        numbers.seed()  # for users' functions: copies would draw the same numbers. Python's and Numba's own begin anew by themselves
     _LIBC.prctl(_PR_SET_NAME, request["name"].encode()[:15])  # by which `ps` and `top` tell it from others
     if request["log"] is not None:
         log = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)

@@ -22,14 +22,18 @@ from driver.processes.events import Events
 from driver.processes.loaders import PR_SET_CHILD_SUBREAPER, Adopted, Copy, Loader
 from tests.support.waiting import HANG_S, until
 
-#: A copy says what it was told, and is there until it is ended.
+#: A copy says what it was told, and is there until it is ended; or what numbers it draws.
 LOADER = """
-import signal, sys
+import random, signal, sys
+import numpy.random
 from instance_manager.copying import copy_on_request
 request = copy_on_request(int(sys.argv[1]))
 if request is not None:
-    print(request["name"], request["config"]["of"], flush=True)
-    signal.pause()
+    if request["config"]["of"] == "numbers":
+        print(random.random(), numpy.random.random(), flush=True)
+    else:
+        print(request["name"], request["config"]["of"], flush=True)
+        signal.pause()
 """
 #: What ends with its standard input, and has a copy that says its number.
 ASKER = f"""
@@ -104,6 +108,16 @@ def test_copies_are_our_children_and_say_what_they_say_in_their_own_log(loader: 
     assert (one.wait(HANG_S), two.wait(HANG_S)) == (one.returncode, two.returncode) == (-signal.SIGTERM, -signal.SIGKILL)
     one.kill()  # its number may be another's
     assert loader.process.poll() is None and not loader.is_asked
+
+
+def test_copies_draw_other_numbers(loader: Loader, events: Events, tmp_path: Path) -> None:
+    made: list[Adopted | None] = []
+    for number in range(2):
+        loader.ask(f"im-{number}", {"of": "numbers"}, tmp_path / "numbers", made.append)
+    steps_until(events, lambda: len(made) == 2)
+    assert [each and each.wait(HANG_S) for each in made] == [0, 0]
+    first, second = (line.split() for line in (tmp_path / "numbers").read_text().splitlines())
+    assert len({*first, *second}) == 4
 
 
 def test_a_loader_that_ends_makes_none(loader: Loader, events: Events) -> None:
