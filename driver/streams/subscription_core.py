@@ -55,6 +55,7 @@ class SubscriptionCore(ResumableSubscription):
         self.went_back = 0  # the last attempt whose beginning that has heard of
         self.asked_at = 0  # ns, by the steady clock
         self.answered_rows = 0  # that had come out before, as they say
+        self.last: Producer | None = None  # of what was taken last; its channel may be another by now
         self.early: dict[int, str] = {}  # channel -> endpoint of instances that were made with this subscription
         self.held: deque[Message] = deque()  # what comes before what is received next
         self.schema: Schema | None = None
@@ -237,7 +238,7 @@ class SubscriptionCore(ResumableSubscription):
     def overdue(self, now: int) -> list[str]:
         """Where instances are that should have answered by now."""
         late = now - self.asked_at >= ANSWER_NS and not self.recovers  # then it will be there yet, and know of us
-        return sorted({producer.endpoint for producer in self.asked.values()}) if late else []
+        return sorted({producer.endpoint for producer in list(self.asked.values())}) if late else []
 
     # Messages
 
@@ -262,6 +263,7 @@ class SubscriptionCore(ResumableSubscription):
             if producer.ahead and (following := producer.ahead.pop(producer.sequence, None)) is not None:
                 self.held.appendleft(following)
         if header.kind == wire.BATCH:
+            self.last = producer
             batch = self._batch(producer, header, body)
             return batch if batch is None or batch.num_rows else None, self._owed(producer)
         if header.kind == wire.BARRIER:
@@ -272,7 +274,8 @@ class SubscriptionCore(ResumableSubscription):
 
     def name_of(self, header: Header) -> str:
         """Of a batch that was just taken: the same one has the same name in whichever process and attempt it comes, and no other has it."""
-        producer = self.producers[header.channel]
+        producer = self.last
+        assert producer is not None
         whose = producer.lineage if self.options.resumable and producer.lineage else self.id
         return f"{self.query}.{self.epoch}.{whose}.{producer.instance}.{header.sequence}"
 
@@ -280,8 +283,10 @@ class SubscriptionCore(ResumableSubscription):
         self, channel: int, batch: pa.RecordBatch, arrived: Iterable[Message]
     ) -> tuple[list[pa.RecordBatch], Sequence[StreamCommand]]:
         """`batch`, which was just taken, and the small ones that have arrived behind it from the same instance, up to ENOUGH_ROWS or until
-        credit is owed; what is none is held."""
-        batches, rows, producer = [batch], batch.num_rows, self.producers[channel]
+        credit is owed; what is none is held. None of an instance that another thread has heard of since to go on elsewhere."""
+        if (producer := self.producers.get(channel)) is None:
+            return [batch], NOTHING
+        batches, rows = [batch], batch.num_rows
         for header, body in arrived:
             expected = header.kind == wire.BATCH and header.channel == channel and header.sequence == producer.sequence
             if not expected or producer.ahead is not None or len(body) > SMALL_BYTES:
@@ -376,7 +381,8 @@ class SubscriptionCore(ResumableSubscription):
     @property
     def wonders(self) -> bool:
         """Has something come that only the orchestrator can explain?"""
-        return bool((self.held and not self.query) or self.astray) or any(producer.replaced for producer in self.producers.values())
+        replaced = any(producer.replaced for producer in list(self.producers.values()))  # another thread may hear of one now
+        return bool((self.held and not self.query) or self.astray) or replaced
 
     def judge(self, answer: Mapping[str, Any]) -> CepError | None:
         """What the orchestrator says of our query may be why nothing comes."""

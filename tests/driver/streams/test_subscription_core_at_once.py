@@ -10,7 +10,7 @@ from cep.elements import MIN_TIME
 from cep.errors import ReplayMismatch
 from cep.transport import wire
 from cep.transport.wire import Header
-from driver.streams.commands import Send
+from driver.streams.commands import NOTHING, Send
 from driver.streams.producers import Producer
 from driver.streams.subscription_core import SubscriptionCore
 from tests.driver.streams.test_subscription_core import NEW, OLD, OURS, answer, core, rows, taken
@@ -74,6 +74,20 @@ def test_what_comes_of_the_attempt_before_is_not_taken_any_more() -> None:
     goes_on(made, first, 0, 0)
     goes_on(made, second, 0, 0)
     assert taken(made, [mark(second, 0, 0, 0), rows(second, 1, 9)]) == [9]
+
+
+def test_a_recovery_that_is_heard_of_behind_the_taking_of_rows_takes_none_of_them() -> None:
+    """By another thread, before the reader has looked for what follows, and for the name."""
+    made, (producer,) = attached()
+    message, following = rows(producer, 0, 1), rows(producer, 1, 2)
+    batch, _ = made.take(*message)
+    assert batch is not None
+    name = made.name_of(message[0])
+    made.recovered(described(1, NEW, 1))
+    assert made.following(message[0].channel, batch, iter([following])) == ([batch], NOTHING) and not made.held
+    assert made.name_of(message[0]) == name
+    goes_on(made, producer, 0, 0)
+    assert taken(made, [mark(producer, 0, 0, 0), rows(producer, 1, 1), rows(producer, 2, 2)]) == [2]
 
 
 def test_one_that_recovers_twice_before_all_has_come_again() -> None:

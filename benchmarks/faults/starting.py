@@ -1,4 +1,4 @@
-"""What it takes to start instance managers: `python -m benchmarks.measured.starting --instances 4`; a line of JSON for each cluster.
+"""What it takes to start instance managers: `python -m benchmarks.faults.starting --instances 4`; a line of JSON for each cluster.
 
 Clusters with loaders and without take turns. CPU and memory (a shared page counted in parts) are of instance managers and loaders together;
 `back_s` is from the death of one until the orchestrator has its next process.
