@@ -93,4 +93,6 @@ class ResumableSubscription:
     @property
     def is_settled(self) -> bool:
         """Has the stream ended, and has the program acknowledged that?"""
-        return not self.goes_on and self.broken is None and all(each.acknowledged >= each.sequence for each in self.producers.values())
+        return (
+            not self.goes_on and self.broken is None and all(each.acknowledged >= each.sequence for each in list(self.producers.values()))
+        )
