@@ -1,11 +1,11 @@
 """Instance managers as copies of one process: it has loaded, at their node, all that they need, and waits for word of each to be made.
 
-To load it takes a second and a half of CPU and a hundred megabytes, for each that is started by itself; a copy takes some milliseconds, and
+To load it takes a second and a half of CPU and eighty megabytes, for each that is started by itself; a copy takes some milliseconds, and
 shares the memory until it writes there. What a copy writes is on its own node, and so is the rest: there is such a process for each node.
 
 Rules:
 1. It has one thread of Python, and copies itself only between requests: no lock is held then.
-2. A copy is a child of the process that asked for it (`driver.processes.loaders`: PR_SET_CHILD_SUBREAPER), in a process group of its
+2. A copy is a child of the process that asked for it (`driver.processes.loaders`, which adopts it), in a process group of its
    own, and the kernel kills it when that process ends.
 3. A request is a JSON document, `{"name", "config", "log"}`; the answer `{"name", "pid"}`, or `{"name", "error"}`. The end of requests
    ends it.
@@ -13,17 +13,15 @@ Rules:
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import socket
 import sys
 from typing import Any
 
+from cep.world.parents import be_called, die_with
+
 REQUEST_BYTES_MAX = 1 << 17
-_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
-_LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before any fork, so that a copy only calls
 
 
 def copy_on_request(handle: int) -> dict[str, Any] | None:
@@ -54,7 +52,12 @@ def copy_on_request(handle: int) -> dict[str, Any] | None:
 def _copy(asker: int) -> int:
     """0 in the copy; here its process id, once it is the asker's child. Raises OSError: the machine has no room for a process."""
     heard, told = os.pipe()
-    between = os.fork()
+    try:
+        between = os.fork()
+    except OSError:
+        os.close(heard)
+        os.close(told)
+        raise
     if between == 0:
         os.close(heard)
         _begin_copy(told, asker)
@@ -80,9 +83,7 @@ def _begin_copy(told: int, asker: int) -> None:
         os._exit(1)
     while os.getppid() == between:
         os.sched_yield()
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != asker:  # it died before the kernel was told
-        os._exit(1)
+    die_with(asker)
 
 
 def _settle(request: dict[str, Any], waits: int) -> None:
@@ -92,7 +93,7 @@ def _settle(request: dict[str, Any], waits: int) -> None:
     os.setpgid(0, 0)
     if (numbers := sys.modules.get("numpy.random")) is not None:
         numbers.seed()  # for users' functions: copies would draw the same numbers. Python's and Numba's own begin anew by themselves
-    _LIBC.prctl(_PR_SET_NAME, request["name"].encode()[:15])  # by which `ps` and `top` tell it from others
+    be_called(request["name"])
     if request["log"] is not None:
         log = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         os.dup2(log, 1)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +34,7 @@ from driver.commands import INSTANCE_MANAGER, bound
 from driver.processes import process as processes
 from driver.processes.events import Events
 from driver.processes.loaders import Adopted, Copy, Loader
+from driver.processes.process import ChildProcess
 from driver.processes.watch import HOLD_S, LOOK_S, STOPPED, LoopHold, OperatorWatch, at_death, state_of
 
 LOG = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Child:
     pass_fds: tuple[int, ...] = ()
     mark: Path | None = None
     copy: Copy | None = None
-    process: subprocess.Popen[bytes] | Adopted | None = None
+    process: ChildProcess | None = None
     since: float = 0.0  # up or waiting; seconds since 1970
     next_try: float | None = None  # likewise
     deaths: int = 0
@@ -111,7 +111,7 @@ class Child:
         self.hold = None if page is None else self.watch.look(page, now_ns, partial(state_of, pid))
         return before == (self.stopped, self.hold and (self.hold.work, self.hold.prepared))
 
-    def death(self, process: subprocess.Popen[bytes] | Adopted, log: str) -> Death:
+    def death(self, process: ChildProcess, log: str) -> Death:
         """How its process, which is over, has died."""
         page = None if self.mark is None else read_page(self.mark)
         hold = self.hold if self.ended else None if page is None or process.returncode in _ASKED else at_death(page)
@@ -191,7 +191,7 @@ class Children:
         self.report()
         self.events.after(LOOK_S, self._look)
 
-    def running(self) -> dict[str, subprocess.Popen[bytes] | Adopted]:
+    def running(self) -> dict[str, ChildProcess]:
         """Those that run, by name."""
         return {child.name: child.process for child in self._children.values() if child.process is not None}
 
@@ -292,7 +292,7 @@ class Children:
     def _copied(self, child: Child, copy: Adopted | None) -> None:
         self._take(child, lambda: self._start(child) if copy is None else copy)
 
-    def _take(self, child: Child, begin: Callable[[], subprocess.Popen[bytes] | Adopted]) -> None:
+    def _take(self, child: Child, begin: Callable[[], ChildProcess]) -> None:
         """The process that `begin` gives is the child's, which is watched from now on."""
         try:
             child.process = process = begin()
@@ -307,7 +307,7 @@ class Children:
         if not self.starting:
             self.report()
 
-    def _start(self, child: Child) -> subprocess.Popen[bytes]:
+    def _start(self, child: Child) -> ChildProcess:
         """Raises OSError: there is no such command."""
         return processes.start(child.command, self._log(child.name), self.environment, child.pass_fds)
 
@@ -342,7 +342,7 @@ class Children:
         return "" if log is None else processes.tail(log, lines)
 
 
-def _watched(process: subprocess.Popen[bytes] | Adopted) -> int:
+def _watched(process: ChildProcess) -> int:
     """What tells of its death. Raises OSError: no descriptor is left, and a process whose death would go unnoticed is ended."""
     try:
         return os.pidfd_open(process.pid)

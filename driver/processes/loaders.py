@@ -5,7 +5,6 @@ It is a help and no more: where there is none, or it does not answer, an instanc
 
 from __future__ import annotations
 
-import ctypes
 import json
 import logging
 import os
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cep.world.parents import adopt_orphans
 from driver.processes import process as processes
 from driver.processes.events import Events
 
@@ -26,7 +26,6 @@ LOG = logging.getLogger(__name__)
 ANSWER_S, LOAD_S, END_S = 10.0, 60.0, 1.0
 """A loader that does not answer for so long is ended, one that does not while it loads, and one that does not end when it shall."""
 ANSWER_BYTES_MAX = 4096
-PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +85,12 @@ class Loader:
     """
 
     def __init__(self, command: Sequence[str], log: Path | None, environment: Mapping[str, str], events: Events) -> None:
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # copies become our children
+        adopt_orphans()  # copies become our children
         self._events = events
         self._asked: dict[str, Callable[[Adopted | None], None]] = {}
         self._has_loaded = False
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ours.settimeout(LOAD_S)  # dozens of requests fill it until they are read
         with theirs:
             number = str(theirs.fileno())
             alone = {**environment, "OPENBLAS_NUM_THREADS": "1"}  # copies would not have its other threads

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import hashlib
 import os
@@ -22,6 +21,7 @@ from typing import Any, Protocol
 from cep.config import RINGS
 from cep.errors import ClusterError
 from cep.service.reports import read_reports
+from cep.world.parents import die_with
 
 SOCKET_PATH_BYTES_MAX = 107  # sun_path of unix(7), less its final zero
 _SOCKET_NAME_BYTES = 32  # room for the name of any socket in the folder
@@ -31,8 +31,6 @@ _LOCK = "lock"
 _LASTING_LOCK = "lasting-lock"  # of a home that no cluster sweeps
 _OF_HOME = "home"  # says whose folder of reports it is
 _TAIL_BYTES = 64 << 10
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before any fork, so that the child only calls
 
 
 def start(
@@ -59,13 +57,15 @@ def start(
             env=None if environment is None else dict(environment),
             pass_fds=pass_fds,
             process_group=0,
-            preexec_fn=partial(_die_with, os.getpid()),
+            preexec_fn=partial(die_with, os.getpid()),
         )
 
 
 class ChildProcess(Protocol):
     """What a supervisor does with a child: `subprocess.Popen`, or one that was made in another way."""
 
+    @property
+    def pid(self) -> int: ...
     @property
     def returncode(self) -> int | Any: ...
     def poll(self) -> int | None: ...
@@ -102,12 +102,6 @@ def ending(process: ChildProcess) -> str:
     """How a process that is over ended, in words."""
     code = process.returncode
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-
-
-def _die_with(parent: int) -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died between fork and prctl
-        os._exit(1)
 
 
 class Home:

@@ -113,8 +113,7 @@ FEW: dict[str, dict[str, str]] = {
         "driver/processes/process.py": "starts what must not outlive it",
         "driver/spark/session.py": "Spark in a process of its own",
         "driver/spark/standalone.py": "names the type",
-        "driver/processes/children.py": "names the type",
-        "driver/processes/loaders.py": "is like it",
+        "driver/processes/loaders.py": "a child is as its own are",
         "hibench/numa/report.py": "measures memory from processes that are bound",
     },
     "time": {

@@ -5,7 +5,6 @@ Tests `loaders.py`, `instance_manager/copying.py`.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -16,10 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cep.world.parents import adopt_orphans
 from driver.commands import environment
 from driver.processes.children import Children
 from driver.processes.events import Events
-from driver.processes.loaders import PR_SET_CHILD_SUBREAPER, Adopted, Copy, Loader
+from driver.processes.loaders import Adopted, Copy, Loader
 from tests.support.waiting import HANG_S, until
 
 #: A copy says what it was told, and is there until it is ended; or what numbers it draws.
@@ -60,7 +60,7 @@ def events() -> Iterator[Events]:
     made = Events()
     yield made
     made.close()
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0)
+    adopt_orphans(False)
 
 
 @pytest.fixture
