@@ -58,6 +58,7 @@ def anonymous_pages() -> dict[str, int]:
 def check_machine() -> int:
     """Returns the number of copies that are not as they should be."""
     topology, events, log = read_topology().restricted(available_cores()), Events(), Path("/tmp/copies.log")
+    log.unlink(missing_ok=True)  # of a run before
     loaders = []
     for node in topology.nodes:
         first = node.cores[0]
