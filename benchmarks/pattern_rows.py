@@ -85,9 +85,9 @@ PATTERNS: tuple[Row, ...] = (
     _pattern_whole("apart", 20),
     _pattern_cluster(
         "pattern-two-cores",
-        "pattern-together on two cores and instance managers, against one of each",
+        "pattern-together on two cores and instance managers, each with files that have keys of their own, against one of each",
         module("pattern_cluster", "together", "--records", "8000000", STANDING),
-        module("pattern_cluster", "together", "--records", "8000000", "--instances", "2", STANDING),
+        module("pattern_cluster", "together", "--records", "8000000", "--instances", "2", "--partitioned", STANDING),
         "records_per_s",
         1.8,
     ),

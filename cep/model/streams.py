@@ -18,7 +18,7 @@ from cep.model.schema import DataType, Schema
 from cep.model.types import Typed, typed
 
 BLOCK_BYTES = 64 << 20
-_KEYS = frozenset(("name", "schema", "event_time", "disorder", "files", "event_times", "idle_after", "watermark"))
+_KEYS = frozenset(("name", "schema", "event_time", "disorder", "files", "event_times", "idle_after", "watermark", "partitioned_by"))
 USUAL_TIMES = next(iter(EVENT_TIMES))
 #: A publisher looks ten times a second whether it is idle.
 IDLE_AFTER_MIN = 100_000
@@ -117,6 +117,9 @@ class Stream:
 
     `idle_after` (µs): a publisher that sends nothing for so long is idle, and is not waited for; None: never. `watermark`
     CLOCK: its rows are stamped live, and a publisher's stamp follows its clock while it sends nothing; None: rows alone move it.
+
+    `partitioned_by`: fields of which all rows with the same values are in one of its files. Replicas of a query then read files
+    of their own.
     """
 
     name: str
@@ -127,6 +130,7 @@ class Stream:
     event_times: str = USUAL_TIMES
     idle_after: int | None = None
     watermark: str | None = None
+    partitioned_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -144,6 +148,7 @@ class Stream:
             known = " or ".join(map(repr, EVENT_TIMES))
             raise QueryError(f"event_times of stream {self.name!r}: expected {known}, got {shown(self.event_times)}", "/event_times")
         self._check_quiet()
+        self._check_partitioned()
         for i, f in enumerate(self.schema.fields):
             if self.files is not None and (why := self.files.refuses(f.type)):
                 raise QueryError(f"stream {self.name!r}, field {f}: {why}", f"/schema/{i}/type")
@@ -180,6 +185,19 @@ class Stream:
                 "idle_after and watermark",
                 "/idle_after",
             )
+
+    def _check_partitioned(self) -> None:
+        if self.partitioned_by and self.files is None:
+            raise QueryError(
+                f"stream {self.name!r} is published, and its publishers choose among replicas by any key; leave out partitioned_by",
+                "/partitioned_by",
+            )
+        for i, name in enumerate(self.partitioned_by):
+            if name not in self.schema:
+                raise QueryError(
+                    f"partitioned_by of stream {self.name!r}: no field {name!r}{meant(name, self.schema.names)}; it has {self.schema}",
+                    f"/partitioned_by/{i}",
+                )
 
     @property
     def times(self) -> tuple[int, int]:
@@ -220,6 +238,7 @@ def to_json(stream: Stream) -> dict[str, Any]:
         document["event_times"] = stream.event_times
     document |= {} if stream.idle_after is None else {"idle_after": format_duration(stream.idle_after)}
     document |= {} if stream.watermark is None else {"watermark": stream.watermark}
+    document |= {"partitioned_by": list(stream.partitioned_by)} if stream.partitioned_by else {}
     if stream.files is not None:
         document["files"] = file_documents.to_json(stream.files)
     return document
@@ -250,9 +269,16 @@ def from_json(document: Any, pointer: str = "") -> Stream:
             document.get("event_times", USUAL_TIMES),
             _duration(document, "idle_after"),
             document.get("watermark"),
+            _partitioned_by(document.get("partitioned_by", [])),
         )
     except QueryError as error:
         raise error.under(pointer) from None
+
+
+def _partitioned_by(given: Any) -> tuple[str, ...]:
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        raise QueryError(f"partitioned_by: expected a list of fields, got {given!r}", "/partitioned_by")
+    return tuple(given)
 
 
 def _duration(document: dict[str, Any], key: str) -> int | None:

@@ -151,12 +151,9 @@ def _why(plan: PhysicalPlan, edge: Edge) -> str:
 
 
 def _why_input(plan: PhysicalPlan, edge: Edge) -> str:
-    copies = plan.query.options.replicas
-    replica = f"publishers choose one of {copies} replicas by {', '.join(edge.fields)}; " if edge.fields else ""
-    n = plan.subquery(edge.target).parallelism
-    if n == 1:
-        return f"{replica}{edge.target} has one instance"
-    return f"{replica}{source_of(plan, edge.source).shares()}"
+    source, n = source_of(plan, edge.source), plan.subquery(edge.target).parallelism
+    among = source.among_replicas(edge.fields)
+    return (f"{among}; " if among else "") + (f"{edge.target} has one instance" if n == 1 else source.shares())
 
 
 def _why_inner(target: Subquery, edge: Edge) -> str:

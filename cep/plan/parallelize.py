@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cep.errors import QueryError, escaped, meant
 from cep.model.operators import Operator
-from cep.plan.lineage import CommonKey, common_key, group_by
+from cep.plan.lineage import CommonKey, common_key, entries_of, group_by
 from cep.plan.physical import PhysicalPlan, Subquery
 from cep.plan.place import lots
 from cep.plan.sources import source_of
@@ -21,7 +21,7 @@ def parallelize(plan: PhysicalPlan) -> PhysicalPlan:
     asked for by name, exactly so many.
 
     Raises:
-        PlacementError: no instance manager, or more replicas than nodes.
+        PlacementError: no instance manager, or more replicas than there are.
         QueryError: replicas of a query whose groups they would tear apart; several instances, by name, of a subquery that has to be one, or
             of one that is not there.
     """
@@ -103,5 +103,21 @@ def _check_replicas(plan: PhysicalPlan) -> None:
             REPLICAS_POINTER,
         )
     for name in plan.streams:
-        if why := source_of(plan, name).replicas(tuple(key.fields.get(name, ()))):
+        if why := source_of(plan, name).replicas(tuple(key.fields.get(name, ()))) or _why_apart(plan, name):
             raise QueryError(f"{asked}: {why}", REPLICAS_POINTER)
+
+
+def _why_apart(plan: PhysicalPlan, stream: str) -> str:
+    """Why rows of `stream` and of another one that belong together may be in different replicas; empty: they are not."""
+    if not source_of(plan, stream).is_dealt:
+        return ""
+    operators = topological(plan.query)
+    for operator in (each for each in operators.values() if each.stateful):
+        met = entries_of(operator, operators)
+        if stream in met and len(met) > 1:
+            others = ", ".join(repr(each) for each in sorted(met - {stream}))
+            return (
+                f"operator {operator.name!r} brings rows of stream {stream!r} together with those of {others}, and each replica reads "
+                f"files of {stream!r} of its own, whatever is in the others; publish the streams"
+            )
+    return ""

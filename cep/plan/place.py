@@ -47,7 +47,7 @@ def place(plan: PhysicalPlan, machines: Machines) -> PhysicalPlan:
     """Adds instances and cost, and keeps the workers that host one.
 
     Raises:
-        PlacementError: no instance manager, or more replicas than nodes.
+        PlacementError: no instance manager, or more replicas than there are.
         ValueError: a worker's node is not in the topology of its host.
     """
     instances: list[Instance] = []
@@ -77,7 +77,7 @@ def lots(plan: PhysicalPlan) -> tuple[tuple[Worker, ...], ...]:
     """The workers of each replica, in a fixed order; where there are several replicas, each on one node.
 
     Raises:
-        PlacementError: no instance manager, or more replicas than nodes.
+        PlacementError: no instance manager, or more replicas than there are.
     """
     workers = [worker for worker in plan.workers if worker.capacity > 0]
     if not workers:
@@ -85,6 +85,7 @@ def lots(plan: PhysicalPlan) -> tuple[tuple[Worker, ...], ...]:
         raise PlacementError(f"no instance manager can take query {plan.query.name!r}{full}; start one")
     if plan.query.options.hosts_max is not None:
         workers = _on_roomiest_hosts(workers, plan.query.options.hosts_max)
+    _check_room(workers, plan.query.options.replicas)
     if not plan.numa:
         return _dealt(sorted(workers, key=lambda worker: (-worker.capacity, worker.im)), plan.query.options.replicas)
     workers.sort(key=lambda worker: (worker.host, _number(worker.node), _number(worker.core), worker.im))
@@ -100,21 +101,26 @@ def _on_roomiest_hosts(workers: Sequence[Worker], most: int) -> list[Worker]:
     return [worker for worker in workers if worker.host in chosen]
 
 
-def _dealt(workers: list[Worker], replicas: int) -> tuple[tuple[Worker, ...], ...]:
+def _check_room(workers: Sequence[Worker], replicas: int) -> None:
     if replicas > len(workers):
         raise PlacementError(f"replicas={replicas}, but there are {len(workers)} instance managers; each replica needs one")
+
+
+def _dealt(workers: Sequence[Worker], replicas: int) -> tuple[tuple[Worker, ...], ...]:
     return tuple(tuple(workers[replica::replicas]) for replica in range(replicas))
 
 
-def _by_node(workers: list[Worker], replicas: int) -> tuple[tuple[Worker, ...], ...]:
-    """The nodes with the most capacity, one for each replica."""
+def _by_node(workers: Sequence[Worker], replicas: int) -> tuple[tuple[Worker, ...], ...]:
+    """The nodes with the most capacity, one for each replica; where there are fewer nodes, replicas share them."""
     nodes: dict[tuple[str, int], list[Worker]] = {}
     for worker in workers:
         nodes.setdefault((worker.host, _number(worker.node)), []).append(worker)
-    if replicas > len(nodes):
-        raise PlacementError(f"replicas={replicas}, but instance managers run on {len(nodes)} NUMA nodes; each replica needs its own")
     fullest = sorted(nodes, key=lambda node: (-sum(worker.capacity for worker in nodes[node]), node))
-    return tuple(tuple(nodes[node]) for node in sorted(fullest[:replicas]))
+    each = dict.fromkeys(fullest, 0)
+    for _ in range(replicas):
+        node = min((node for node in fullest if each[node] < len(nodes[node])), key=lambda node: each[node])
+        each[node] += 1
+    return tuple(lot for node in sorted(fullest) if each[node] for lot in _dealt(nodes[node], each[node]))
 
 
 def _number(id: int | None) -> int:

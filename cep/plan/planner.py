@@ -59,7 +59,7 @@ def plan(
 
     Raises:
         QueryError: it is no query, or its options would change its answers.
-        PlacementError: no instance manager, or more replicas than nodes.
+        PlacementError: no instance manager, or more replicas than there are.
     """
     check_declarations(query, known_streams, feeds)
     validated = validate(query, known_streams)

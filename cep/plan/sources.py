@@ -27,8 +27,15 @@ class SourceDescription(Protocol):
     def shares(self) -> str:
         """How several readers share it out."""
 
+    def among_replicas(self, by: tuple[str, ...]) -> str:
+        """How replicas of a query do first, whose state is kept by the columns `by`; empty: there is one copy, or any will do."""
+
     def can_move(self) -> str:
         """Why an instance that reads it cannot go on elsewhere; empty: it can."""
+
+    @property
+    def is_dealt(self) -> bool:
+        """Does each replica of the query read a part of its own, of which the source alone knows what is in it?"""
 
     def replicas(self, by: tuple[str, ...]) -> str:
         """Why replicas of a query cannot share it out, whose state is kept by the columns `by`; empty: they can."""
@@ -47,13 +54,16 @@ class PublishedStream:
     stream: Stream
     copies: int  # replicas of the query
     has_publishers = True
-    is_paced = False
+    is_paced = is_dealt = False
 
     def readers(self) -> str:
         return ""
 
     def shares(self) -> str:
         return "publishers send batches in turn"
+
+    def among_replicas(self, by: tuple[str, ...]) -> str:
+        return f"publishers choose one of {self.copies} replicas by {', '.join(by)}" if by and self.copies > 1 else ""
 
     def can_move(self) -> str:
         chosen = f"it reads stream {self.stream.name!r}, whose publishers choose among replicas of the query by key"
@@ -75,23 +85,47 @@ class FileStream:
 
     stream: Stream
     files: tuple[tuple[str, int], ...]
+    copies: int  # replicas of the query
     has_publishers = False
     is_paced = True
 
     def readers(self) -> str:
         return ""
 
+    @property
+    def is_dealt(self) -> bool:
+        return self.copies > 1 and bool(self.stream.partitioned_by)
+
+    def files_of(self, replica: int) -> tuple[tuple[str, int], ...]:
+        """Those that it reads, in order of their paths: all replicas have about as many bytes."""
+        read, dealt = [0] * self.copies, dict[str, int]()
+        for path, size in sorted(self.files, key=lambda file: (-file[1], file[0])):
+            least = read.index(min(read))
+            dealt[path] = least
+            read[least] += size
+        return tuple(file for file in self.files if dealt[file[0]] == replica)
+
     def shares(self) -> str:
         return "block i is read by instance i mod n"
+
+    def among_replicas(self, by: tuple[str, ...]) -> str:
+        counts = ", ".join(str(len(self.files_of(replica))) for replica in range(self.copies if self.is_dealt else 0))
+        return f"each replica reads files of its own ({counts})" if counts else ""
 
     def can_move(self) -> str:
         return f"it reads stream {self.stream.name!r} out of files, and keeps its place in them"
 
     def replicas(self, by: tuple[str, ...]) -> str:
-        if not by:
+        partitioned = self.stream.partitioned_by
+        if not by or (partitioned and set(partitioned) <= set(by)):
             return ""
+        if partitioned:
+            apart = f"the files of stream {self.stream.name!r} are partitioned by {', '.join(partitioned)}, its groups by {', '.join(by)}"
+            return f"{apart}; rows of one group may be in several files"
         blocks = f"stream {self.stream.name!r} is read from files, whose blocks hold rows of any {', '.join(by)}"
-        return f"{blocks}; replicas of a query with state need a published stream"
+        fields = by[0] if len(by) == 1 else f"one or more of {', '.join(by)}"
+        needed = f"a published stream, or files of which each has keys of its own (partitioned_by {fields})"
+        return f"{blocks}; replicas of a query with state need {needed}"
 
     def can_replay(self) -> str:
         return ""
@@ -109,13 +143,16 @@ class QueryStream:
     feed: Feed
     renumbering: tuple[int, ...]
     has_publishers = False
-    is_paced = False
+    is_paced = is_dealt = False
 
     def readers(self) -> str:
         return f"it reads {self.stream.name!r}, an output of query {self.feed.query!r}, and merges what its instances say"
 
     def shares(self) -> str:
         return "one instance reads it"
+
+    def among_replicas(self, by: tuple[str, ...]) -> str:
+        return ""
 
     def can_move(self) -> str:
         return f"it reads stream {self.stream.name!r}, which query {self.feed.query!r} puts out; that one knows where it is"
@@ -138,7 +175,7 @@ def source_of(plan: PhysicalPlan, name: str) -> SourceDescription:
     if name in plan.feeds:
         return QueryStream(stream, plan.feeds[name], renumbered(plan, plan.feeds[name]))
     if stream.files is not None:
-        return FileStream(stream, tuple(plan.files.get(name, ())))
+        return FileStream(stream, tuple(plan.files.get(name, ())), plan.query.options.replicas)
     return PublishedStream(stream, plan.query.options.replicas)
 
 

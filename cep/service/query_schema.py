@@ -121,6 +121,7 @@ def _query() -> dict[str, Any]:
             "files": _files(streams.SOURCE_FORMATS),
             "idle_after": _DURATION,
             "watermark": {"enum": ["clock"]},
+            "partitioned_by": {"type": "array", "items": _STRING},
         },
         ["name", "schema"],
     )

@@ -56,6 +56,7 @@ def files(
     block_bytes: int | None = None,
     options: Mapping[str, object] | None = None,
     event_times: str = USUAL_TIMES,
+    partitioned_by: str | Iterable[str] = (),
     **named: object,
 ) -> Stream:
     """Declares a stream that is read from files; see `stream` for the rest, and `docs/features/files.md`.
@@ -67,6 +68,8 @@ def files(
         header: of text; the first line of every file is no record.
         block_bytes: files of lines are cut into blocks of this size; a block is a partition.
         options: of any format, by name, as its document has them.
+        partitioned_by: one or more fields; you promise that all rows with the same values of them are in one file. Replicas of a query
+            (`options(replicas=2)`) that groups by them read files of their own then, and nothing goes from one to the other.
     """
     found = (paths,) if isinstance(paths, str) else tuple(str(path) for path in paths)
     schema = Schema.of({**(fields or {}), **named})
@@ -74,7 +77,8 @@ def files(
     given = {key: value for key, value in usual.items() if value is not None} | dict(options or {})
     document = {"format": format, "paths": list(found), **given}
     read = file_documents.from_json(document, SOURCE_FORMATS, "")
-    return Stream(name, schema, _event_time(event_time), _disorder(disorder), read, event_times)
+    by = (partitioned_by,) if isinstance(partitioned_by, str) else tuple(partitioned_by)
+    return Stream(name, schema, _event_time(event_time), _disorder(disorder), read, event_times, partitioned_by=by)
 
 
 def _event_time(event_time: str | Expr | None) -> Expr | None:

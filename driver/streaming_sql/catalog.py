@@ -24,7 +24,7 @@ from driver.streaming_sql.types import engine_type
 
 _FLAGS = {"true": True, "false": False}
 _STREAM_OPTIONS = ("connector", "idle_after", "event_times", "clock")
-_FILE_OPTIONS = ("connector", "path", "paths", "format", "separator", "header", "block_bytes", "event_times")
+_FILE_OPTIONS = ("connector", "path", "paths", "format", "separator", "header", "block_bytes", "event_times", "partitioned_by")
 _TABLE_OPTIONS = ("connector", "path", "versions", "refresh", "by")
 _SINK_OPTIONS = ("connector", "stream", "path", "folder", "format", "separator", "header", "overwrite")
 
@@ -181,7 +181,15 @@ def _stream(statement: CreateStatement, text: str) -> Stream:
     idle = span_us(given["idle_after"], text, _place(statement, "idle_after")) if "idle_after" in given else None
     clock = "clock" if given.get("clock") == "true" else None
     event_time = None if time is None else ColumnRef(time)
-    return Stream(name, schema, event_time, disorder, files, given.get("event_times", USUAL_TIMES), idle, clock)
+    times, by = given.get("event_times", USUAL_TIMES), _partitioned_by(given.get("partitioned_by", ""), schema)
+    return Stream(name, schema, event_time, disorder, files, times, idle, clock, by)
+
+
+def _partitioned_by(given: str, schema: Schema) -> tuple[str, ...]:
+    """Columns, in the way in which they are declared."""
+    declared = {name.casefold(): name for name in schema.names}
+    asked = [each.strip() for each in given.split(",") if each.strip()]
+    return tuple(declared.get(each.casefold(), each) for each in asked)
 
 
 def _watermark(statement: CreateStatement, text: str) -> tuple[str | None, int | None]:

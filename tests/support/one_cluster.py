@@ -92,7 +92,7 @@ ONE_CLUSTERS = {
         *("tests/console/test_pages.py", "tests/driver/processes/test_console.py"),
         "tests/orchestrator/rest/test_openapi.py",
         *("tests/project/test_streams_that_grow_page.py", "tests/project/test_readme.py"),
-        *("tests/cluster/test_tokens.py", "tests/cluster/test_moves.py", "tests/cluster/test_connectors.py"),
+        *(f"tests/cluster/test_{name}.py" for name in ("tokens", "moves", "connectors", "partitioned")),
         *("tests/orchestrator/state/test_connectors.py", "tests/driver/applications/test_commands.py"),
     ),
     # Of one instance manager, which is held up, and ends. The last file may leave words in its log that are no JSON.

@@ -14,6 +14,7 @@ _CLUSTER_STATE = "orchestrator/state/test_cluster_state.py"
 _MOVES = "orchestrator/state/test_moves.py"
 _BLAME = "orchestrator/state/test_blame.py"
 _PLACE = "cep/plan/test_place.py"
+_PARTITIONED = "cep/dataflow/sources/test_partitioned.py"
 _PUBLISHER_CORE = "driver/streams/test_publisher_core.py"
 _NUMBERING, _READERS = "driver/streams/test_numbering.py", "driver/streams/test_readers.py"
 _SUBSCRIPTION_CORE = "driver/streams/test_subscription_core.py"
@@ -2180,5 +2181,26 @@ OUTSIDE_BUGS = (
         "            self._answers.written()\n            self._answers.look(self._state)",
         "            self._answers.written()\n        if self.leads:\n            self._answers.look(self._state)",
         ("orchestrator/test_service.py",),
+    ),
+    Bug(
+        "files that are partitioned are shared out among replicas by block",
+        "cep/dataflow/sources/opening.py",
+        "[block for block in blocks if block.path in own]",
+        "blocks[replica :: described.copies]",
+        (_PARTITIONED,),
+    ),
+    Bug(
+        "nobody looks whether partitioned files have keys of their own",
+        "cep/dataflow/sources/opening.py",
+        "if reading.reader == 0:",
+        "if reading.reader < 0:",
+        (_PARTITIONED,),
+    ),
+    Bug(
+        "streams whose files are dealt apart may meet",
+        "cep/plan/parallelize.py",
+        "if stream in met and len(met) > 1:",
+        "if stream not in met and len(met) > 1:",
+        (_PARTITIONED,),
     ),
 )

@@ -6,6 +6,7 @@ What only the surroundings know, they add through `Surroundings`: which publishe
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from cep.dataflow.sources.arrow_files import ArrowFormat
@@ -13,6 +14,7 @@ from cep.dataflow.sources.blocks import BlockFormat, cut_blocks
 from cep.dataflow.sources.files import FileSource
 from cep.dataflow.sources.json_lines import JsonLinesFormat
 from cep.dataflow.sources.parquet import ParquetFormat
+from cep.dataflow.sources.partitioned import check_apart
 from cep.dataflow.sources.published import PublishedSource
 from cep.dataflow.sources.query_source import QuerySource
 from cep.dataflow.sources.source import READ_BYTES, Reading, Source
@@ -57,7 +59,14 @@ def _published(described: PublishedStream, reading: Reading, surroundings: Surro
 def _files(described: FileStream, reading: Reading, surroundings: Surroundings) -> Source:
     format_ = format_of(reading.stream, reading.columns.names, reading.store, reading.read_bytes)
     format_.warm()
-    return FileSource(reading, format_, cut_blocks(reading.stream, described.files, format_))
+    blocks = cut_blocks(reading.stream, described.files, format_)
+    if described.is_dealt:
+        if reading.reader == 0:
+            check_apart(reading, format_, blocks)
+        replica, reader = divmod(reading.reader, readers := reading.readers // described.copies)
+        own = {path for path, _ in described.files_of(replica)}
+        reading, blocks = replace(reading, reader=reader, readers=readers), [block for block in blocks if block.path in own]
+    return FileSource(reading, format_, blocks)
 
 
 def _fed(described: QueryStream, reading: Reading, surroundings: Surroundings) -> Source:
