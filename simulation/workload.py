@@ -18,6 +18,7 @@ from cep.model.operators import Filter
 from cep.model.query import Options, Query
 from cep.plan.checkpoints import reads_clock
 from simulation import groups, picks
+from simulation.apart import apart, may_be_apart
 from simulation.chain import chain_query, chain_rows
 from simulation.groups import groups_query, groups_rows
 from simulation.growth import Growth, as_known, drawn_growth
@@ -49,6 +50,9 @@ CHANGES = (2, 4, 8, 12)
 GROUPS_FROM = 2000
 #: From this query on, one of nine recovers and only picks columns, on the fast path (`simulation.picks`).
 PICKS_FROM = 200_000
+#: From this query on, every other query over files has replicas, each of which reads files with keys of its own.
+APART_FROM = 420_000
+DRAWS_MAX = 20
 TAIL = "tail-"
 INTERVALS_US = (10_000, 50_000, 200_000, 1_000_000)
 HOSTS = (1, 1, 2, 3)
@@ -176,13 +180,15 @@ def _drawn_workload(seed: int) -> DrawnWorkload:
 def _recovering(seed: int) -> DrawnWorkload:
     """A query over files that recovers, slow enough for something to happen to it."""
     number, choose = seed // SEEDS_OF_A_QUERY, random.Random(f"recovering {seed}")
-    query = _drawn_file_query(number)
+    query = _drawn_query_apart(number) if reads_apart(seed) else _drawn_file_query(number)
     query = _cut(query) if is_changed(seed) else query
     contents, execution = drawn(st.tuples(contents_of(query), executions()), f"{number}-{seed}")
     sound = named(query, execution, QUERY, {stream.name: [] for stream in query.streams})
     options = replace(sound.options, recover="on-commit", checkpoint=choose.choice(INTERVALS_US))
     written = replace(sound, options=_changeable(options) if is_changed(seed) else options)
     orchestrators, managers = choose.randint(1, 2), choose.randint(2, 4)
+    if reads_apart(seed):
+        written, contents = apart(choose, written, contents, managers)
     budget_bytes, read_bytes = choose.choice(BUDGETS_BYTES), choose.choice((64, 200, 2 << 20))
     return DrawnWorkload(
         written,
@@ -212,6 +218,11 @@ def only_picks(seed: int) -> bool:
     return seed // SEEDS_OF_A_QUERY >= PICKS_FROM and seed // SEEDS_OF_A_QUERY % 9 == 1
 
 
+def reads_apart(seed: int) -> bool:
+    """Of queries over files."""
+    return seed // SEEDS_OF_A_QUERY >= APART_FROM and seed // SEEDS_OF_A_QUERY % 2 == 1 and not is_changed(seed)
+
+
 def _picking(choose: random.Random, options: Options) -> Options:
     """One instance of each subquery, mostly; and one or two of these."""
     parallelism, split = 1 if choose.random() < 0.8 else options.parallelism, choose.choice(("stateful", "per-operator"))
@@ -237,6 +248,13 @@ def _resumes(seed: int) -> bool:
 @lru_cache(maxsize=2)
 def _drawn_file_query(number: int) -> Query:
     return drawn(file_queries(OPERATORS_MAX, kinds=_kinds(number)), f"file {number}")
+
+
+@lru_cache(maxsize=2)
+def _drawn_query_apart(number: int) -> Query:
+    """One that has a key, if one is found soon."""
+    drawn_ = (drawn(file_queries(OPERATORS_MAX, kinds=_kinds(number)), f"apart {number} {i}") for i in range(DRAWS_MAX))
+    return next(filter(may_be_apart, drawn_), None) or _drawn_file_query(number)
 
 
 @lru_cache(maxsize=2)

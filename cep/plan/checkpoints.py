@@ -100,8 +100,6 @@ def check_recovery(plan: PhysicalPlan) -> PhysicalPlan:
     refreshed = next((each.name for each in plan.query.operators if getattr(each, "refresh", None) is not None), None)
     if refreshed is not None:
         raise QueryError(f"recover: operator {refreshed!r} reads its table again and again, which is on no record yet", "/options/recover")
-    if plan.query.options.replicas > 1:
-        raise QueryError("recover: queries with replicas do not recover yet", "/options/recover")
     clocked = next((each.name for each in plan.query.operators if reads_clock(each)), None)
     if tells_at_once(plan) and clocked is not None:
         why = f"operator {clocked!r} uses now(), so what has been told could not be made again after a failure"

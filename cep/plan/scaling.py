@@ -48,6 +48,8 @@ def why_fixed(plan: PhysicalPlan, name: str) -> str:
     subquery = plan.subquery(name)
     if not recovers(plan):
         return 'its query does not recover, and scaling is a recovery; deploy it with options(recover="on-commit")'
+    if plan.query.options.replicas > 1:
+        return "its query has replicas, each with groups of its own; their number and that of their instances stay"
     if subquery.streams:
         return f"it reads stream {subquery.streams[0]!r}, whose parts are dealt to its instances; scale one behind it"
     output = next((edge.consumer for edge in plan.edges_out_of(name) if edge.is_output), None)

@@ -1,5 +1,5 @@
 """Pieces of a checkpoint for an attempt whose plan deals buckets otherwise, to more or fewer instances or by another table: what N
-instances had, for each of M. Pure.
+instances had, for each of M. Pure. Replicas of a query have groups of their own, so each deals what its own instances had.
 
 Behind an aligned Barrier nothing is under way, so what N had is all there is. State goes to the instance to which the plan sends its
 tuples; what is nobody's (accounts, letters, partial results) of instance j to instance j mod M. A promise of several is the least of
@@ -42,11 +42,12 @@ class Shared:
     def parts(self, operator: str) -> list[Part]:
         """Partial results, which are only on their way, go to one instance."""
         size = self.plan.subquery(self.subquery).parallelism
-        mine = [piece for j, piece in self.pieces.items() if operator in self.layout.operators or j % size == self.index]
+        mine = [piece for j, piece in self.pieces.items() if operator in self.layout.operators or j % size == self.index % size]
         return [replace(part, found=None) for piece in mine for part in parts_in(piece, operator)]
 
     def keep(self, operator: str) -> Keep:
-        return keep_of(self.layout, self.plan.subquery(self.subquery), operator, self.index)
+        subquery = self.plan.subquery(self.subquery)
+        return keep_of(self.layout, subquery, operator, self.index % subquery.parallelism)
 
 
 def parts_in(piece: Piece, operator: str) -> list[Part]:
@@ -56,7 +57,11 @@ def parts_in(piece: Piece, operator: str) -> list[Part]:
 
 def needed(before: PhysicalPlan, after: PhysicalPlan, subquery: str, index: int) -> list[int]:
     """Of which instances an instance needs the pieces."""
-    return list(range(before.subquery(subquery).parallelism)) if is_dealt_anew(before, after, subquery) else [index]
+    if not is_dealt_anew(before, after, subquery):
+        return [index]
+    size = before.subquery(subquery).parallelism
+    first = index // after.subquery(subquery).parallelism * size  # of its replica
+    return list(range(first, first + size))
 
 
 def of_its_own(before: PhysicalPlan, after: PhysicalPlan, subquery: str, index: int, pieces: Mapping[int, Piece]) -> Iterator[State]:
@@ -64,7 +69,7 @@ def of_its_own(before: PhysicalPlan, after: PhysicalPlan, subquery: str, index: 
     figures = {j: Figures.from_json(_value(piece, FIGURES)) for j, piece in pieces.items()}
     size = after.subquery(subquery).parallelism
     is_changed = size != before.subquery(subquery).parallelism
-    own = [each for j, each in figures.items() if not is_changed or j % size == index]
+    own = [each for j, each in figures.items() if not is_changed or j % size == index % size]
     merged = _merged(list(figures.values()), own) if is_changed else figures[index]
     outputs = [replace(each, routes=None) for each in merged.outputs]  # tables of queries that recover are as the plan has them
     inputs = _promises(before, after, subquery, index, figures)

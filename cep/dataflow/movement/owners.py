@@ -21,7 +21,8 @@ from cep.plan.physical import Edge, PhysicalPlan, Subquery
 
 
 def keep_of(layout: Layout, subquery: Subquery, operator: str, index: int) -> Keep:
-    """Which rows of the state of `operator` instance `index` of `subquery` has to have: those whose tuples the plan sends it."""
+    """Which rows of the state of `operator` instance `index` of `subquery`, of its replica, has to have: those whose tuples the plan sends
+    it."""
     if subquery.parallelism == 1 or operator not in layout.operators:  # partial results have left before the Barrier
         return everything
     if is_spread_theta(operators_of(layout.plan, subquery)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,9 @@ from cep.plan.moving import is_dealt_anew, with_table
 from cep.plan.needed import restrict
 from cep.plan.physical import PhysicalPlan
 from cep.plan.scaling import scaled
-from driver import TIME, Query, count, stream
+from driver import TIME, Query, QueryError, count, files, stream
 from instance_manager.recovery.scaled import Shared, needed, of_its_own
-from tests.support.plans import planned
+from tests.support.plans import one_node, planned
 
 THERE = 3
 
@@ -149,3 +150,23 @@ def test_partial_results_of_an_instance_go_to_one() -> None:
     own = {j: [State("second (partial)", "groups", 0, rows)] for j in range(THERE)}
     found = [len(Shared(plan_of(2), "SQ2", index, own).parts("second (partial)")) for index in range(2)]
     assert found == [2, 1]
+
+
+def test_replicas_deal_what_their_own_instances_had(tmp_path: Path) -> None:
+    """Each has groups of its own, and one table of buckets is that of all."""
+    read = files("s", paths=str(tmp_path), t="timestamp[ms]", key=int, ip=str, event_time="t", disorder="1s", partitioned_by="key")
+    made = Query("q").source(read).aggregate("first", TIME("1s"), by=["key", "ip"], n=count()).output("out")
+    options: dict[str, Any] = {"parallelism": {"SQ1": 1, "SQ2": 2}, "pre_aggregation": "off", "recover": "on-commit", "replicas": 2}
+    before = planned(made.options(**options).build(), one_node(4), files={"s": (("a", 1), ("b", 1))})
+    after = with_table(before, "SQ2", [1] * before.buckets)
+    assert [needed(before, after, "SQ2", index) for index in range(4)] == [[0, 1], [0, 1], [2, 3], [2, 3]]
+    assert needed(before, after, "SQ1", 1) == [1]
+    rows = pa.record_batch({"key": list(range(80)), "ip": [f"10.0.0.{i}" for i in range(80)]})
+    schema, kept = restrict(Layout(before).columns("s"), ("key", "ip")), []
+    for index in range(4):
+        own = {j: [State("first", "groups", 0, rows.slice(j * 20, 20))] for j in needed(before, after, "SQ2", index)}
+        shared = Shared(after, "SQ2", index, own)
+        kept.append(sum(int(shared.keep("first")(0, columns_from_arrow(part.batch, schema)).sum()) for part in shared.parts("first")))
+    assert kept == [0, 40, 0, 40]
+    with pytest.raises(QueryError, match="its query has replicas, each with groups of its own"):
+        scaled(before, "SQ2", 3)
