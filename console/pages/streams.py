@@ -22,6 +22,8 @@ HEADS = (
     Head("behind the clock", True),
     Head("columns", wide=True),
 )
+#: What is told of one that was picked, where it is declared.
+DECLARED = ("event_time", "disorder", "partitioned_by", "idle_after", "watermark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,7 @@ class StreamsPage:
         self._detail_panel.visible = True
         self._detail.clear()
         lines = [("stream", name), ("comes from", origin(stream)), ("read by", ", ".join(stream["read_by"]) or NONE)]
-        lines += [
-            (key.replace("_", " "), str(stream[key])) for key in ("event_time", "disorder", "idle_after", "watermark") if key in stream
-        ]
+        lines += [(key.replace("_", " "), str(stream[key])) for key in DECLARED if key in stream]
         lines += [(each["name"], each["type"]) for each in stream.get("schema", ())]
         with self._detail:
             facts(lines)
