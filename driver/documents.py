@@ -43,6 +43,8 @@ def documents_in(path: Path) -> list[dict[str, Any]]:
 
 def _parsed(path: Path, yaml: Callable[[str], Any]) -> Any:
     """What is written in a file, in YAML as `yaml` reads it. Raises CepError."""
+    if path.suffix == ".sql":
+        raise CepError(f"{path} is SQL, not a document: `cep sql -f {path}` runs its statements, EXPLAIN among them")
     try:
         text = path.read_text("utf-8-sig")
         return yaml(text) if _is_yaml(path) else json.loads(text)

@@ -231,7 +231,8 @@ def _about(entry: Entry) -> str:
         case Stream(event_time=None):
             return "its rows are stamped as they arrive"
         case Stream():
-            return f"event time {entry.event_time_column or 'computed'}, {(entry.disorder or 0) / 1e6:g} s of disorder"
+            parts = f", partitioned by {', '.join(entry.partitioned_by)}" if entry.partitioned_by else ""
+            return f"event time {entry.event_time_column or 'computed'}, {(entry.disorder or 0) / 1e6:g} s of disorder{parts}"
         case StaticTable(table=table):
             return str(table.path)
         case View(query=query):

@@ -62,6 +62,13 @@ def test_yaml_in_a_file_that_does_not_say_so(command: str, tmp_path: Path) -> No
         CliRunner().invoke(cli.app, [command, str(file)], catch_exceptions=False)
 
 
+@pytest.mark.parametrize("command", ["explain", "deploy"])
+def test_a_file_of_sql_is_no_document(command: str, tmp_path: Path) -> None:
+    (file := tmp_path / "shop.sql").write_text("SELECT 1;\n")
+    with pytest.raises(CepError, match=r"shop\.sql is SQL, not a document: `cep sql -f .*shop\.sql` runs its statements"):
+        CliRunner().invoke(cli.app, [command, str(file)], catch_exceptions=False)
+
+
 @pytest.mark.parametrize("words", [["hot[/x]"], ["explain"], ["status", "--hot[/x]"], ["top", "--sort", "hot[/x]"]])
 def test_a_usage_error(words: list[str]) -> None:
     found = CliRunner().invoke(cli.app, words)
