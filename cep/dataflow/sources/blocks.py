@@ -110,6 +110,9 @@ class BlockFormat(Protocol):
 
     def open(self, block: Block) -> BlockReader: ...
 
+    def peeking(self) -> BlockFormat:
+        """The same for the same blocks, but reads no more at once than a look at a beginning needs."""
+
     def rest(self) -> None:
         """Closes what is kept open for the next block."""
 

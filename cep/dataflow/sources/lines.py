@@ -9,8 +9,9 @@ import sys
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from copy import copy
 from dataclasses import replace
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -105,6 +106,11 @@ class LineFormat:
 
     def open(self, block: Block) -> LineBlock:
         return LineBlock(self, block)
+
+    def peeking(self) -> Self:
+        made = copy(self)
+        made.read_bytes, made.buffers = min(self.read_bytes, PROBE_BYTES), []
+        return made
 
     def rest(self) -> None:
         """Each block opens its file."""

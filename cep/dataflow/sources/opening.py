@@ -62,7 +62,7 @@ def _files(described: FileStream, reading: Reading, surroundings: Surroundings) 
     blocks = cut_blocks(reading.stream, described.files, format_)
     if described.is_dealt:
         if reading.reader == 0:
-            check_apart(reading, format_, blocks)
+            check_apart(reading, format_.peeking(), blocks)
         replica, reader = divmod(reading.reader, readers := reading.readers // described.copies)
         own = {path for path, _ in described.files_of(replica)}
         reading, blocks = replace(reading, reader=reader, readers=readers), [block for block in blocks if block.path in own]

@@ -108,6 +108,9 @@ class RowFormat:
     def open(self, block: Block) -> RowBlock:
         return RowBlock(self, block)
 
+    def peeking(self) -> Self:
+        return self
+
     def parts_of(self, path: str) -> Parts:
         """An open file, to be given back by `keep`. Raises ClusterError where it cannot be read."""
         kept, self.kept = self.kept, None

@@ -17,7 +17,7 @@ from cep.errors import DataError, QueryError
 from cep.kernels.jit import interpreted
 from cep.model.query import Options, Query
 from cep.model.schema import Schema
-from cep.model.streams import ArrowFiles, Stream, from_json, to_json
+from cep.model.streams import ArrowFiles, Stream, TextFiles, from_json, to_json
 from cep.plan.lineage import common_key
 from cep.plan.sources import FileStream
 from cep.plan.split import topological
@@ -114,6 +114,17 @@ def test_a_key_in_two_files_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"partitioned by k, but rows with k=None are in '.*b' and in '.*c'"):
         run_copies(case, 2, tmp_path)
     assert len(run_copies(case, 1, tmp_path).outputs["out"]) == 5
+
+
+def test_of_lines_as_much_is_looked_at_as_a_beginning_needs(tmp_path: Path) -> None:
+    """The key that is in both files lies behind it in the first."""
+    stream = Stream("s", Schema.of({"k": int}), files=TextFiles(("a", "b")), partitioned_by=("k",))
+    far = b"".join(b"%d\n" % i for i in range(100_000))
+    query = Builder("q").source(stream).deduplicate("d", by="k", ttl="1h").output("out").build()
+    at_once = replace(EXECUTION, batch_rows=(1 << 16,))
+    assert run_copies(FileCase(query, {"a": far, "b": b"99999\n"}), 2, tmp_path, at_once)
+    with pytest.raises(DataError, match="k=99 are in"):
+        run_copies(FileCase(query, {"a": far, "b": b"99\n"}), 2, tmp_path, at_once)
 
 
 # --- what is declared ---------------------------------------------------------------------------------------------------
