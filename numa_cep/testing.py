@@ -370,7 +370,7 @@ def _tested(query: documents.Query) -> documents.Query:
 
 def _published(stream: Stream) -> Stream:
     """It takes the test's rows instead of files."""
-    return stream if stream.files is None else replace(stream, files=None)
+    return stream if stream.files is None else replace(stream, files=None, partitioned_by=())
 
 
 def _planned(

@@ -198,6 +198,10 @@ class Stream:
                     f"partitioned_by of stream {self.name!r}: no field {name!r}{meant(name, self.schema.names)}; it has {self.schema}",
                     f"/partitioned_by/{i}",
                 )
+            if self.schema[name].type.is_list:
+                raise QueryError(
+                    f"partitioned_by of stream {self.name!r}: field {self.schema[name]} is a list, no key", f"/partitioned_by/{i}"
+                )
 
     @property
     def times(self) -> tuple[int, int]:
@@ -269,7 +273,7 @@ def from_json(document: Any, pointer: str = "") -> Stream:
             document.get("event_times", USUAL_TIMES),
             _duration(document, "idle_after"),
             document.get("watermark"),
-            _partitioned_by(document.get("partitioned_by", [])),
+            _partitioned_by(document.get("partitioned_by") or []),
         )
     except QueryError as error:
         raise error.under(pointer) from None

@@ -86,6 +86,7 @@ class FileStream:
     stream: Stream
     files: tuple[tuple[str, int], ...]
     copies: int  # replicas of the query
+    by: tuple[str, ...] = ()  # columns by which all of its state is kept, once the plan has edges; none: it has no state
     has_publishers = False
     is_paced = True
 
@@ -175,7 +176,8 @@ def source_of(plan: PhysicalPlan, name: str) -> SourceDescription:
     if name in plan.feeds:
         return QueryStream(stream, plan.feeds[name], renumbered(plan, plan.feeds[name]))
     if stream.files is not None:
-        return FileStream(stream, tuple(plan.files.get(name, ())), plan.query.options.replicas)
+        by = next((edge.fields for edge in plan.edges if edge.is_input and edge.consumer == name), ())
+        return FileStream(stream, tuple(plan.files.get(name, ())), plan.query.options.replicas, by)
     return PublishedStream(stream, plan.query.options.replicas)
 
 

@@ -61,8 +61,8 @@ def _files(described: FileStream, reading: Reading, surroundings: Surroundings) 
     format_.warm()
     blocks = cut_blocks(reading.stream, described.files, format_)
     if described.is_dealt:
-        if reading.reader == 0:
-            check_apart(reading, format_.peeking(), blocks)
+        if reading.reader == 0 and described.by:
+            check_apart(reading.stream, format_.peeking(), blocks)
         replica, reader = divmod(reading.reader, readers := reading.readers // described.copies)
         own = {path for path, _ in described.files_of(replica)}
         reading, blocks = replace(reading, reader=reader, readers=readers), [block for block in blocks if block.path in own]

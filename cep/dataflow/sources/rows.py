@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
+from copy import copy
 from itertools import accumulate, pairwise
 from typing import ClassVar, Self
 
@@ -72,6 +73,7 @@ class RowFormat:
         computed = stream.event_time is not None and stream.event_time_column is None
         self.computed = ComputedTime(stream) if computed else None
         self.ends: dict[str, list[int]] = {}  # by path: where the parts end
+        self.rows_at_once = ROWS
         self.kept: tuple[str, Parts] | None = None  # the file of the block before: what tells of its parts is read once, unless it changes
 
     @classmethod
@@ -109,7 +111,9 @@ class RowFormat:
         return RowBlock(self, block)
 
     def peeking(self) -> Self:
-        return self
+        made = copy(self)
+        made.rows_at_once, made.kept = PROBE_ROWS, None
+        return made
 
     def parts_of(self, path: str) -> Parts:
         """An open file, to be given back by `keep`. Raises ClusterError where it cannot be read."""
@@ -223,7 +227,8 @@ class RowBlock:
         """The rows from `place` on."""
         if self.batches is None or self.place > place:
             there = set(self.file.schema.names)
-            self.batches = self.file.batches(self.part, [field.name for field in self.format.fields if field.name in there], ROWS)
+            wanted = [field.name for field in self.format.fields if field.name in there]
+            self.batches = self.file.batches(self.part, wanted, self.format.rows_at_once)
             self.place = self.block.start
         while True:
             batch = next(self.batches, None)
