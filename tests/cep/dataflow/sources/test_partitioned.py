@@ -192,7 +192,7 @@ def test_a_published_stream_has_no_need_of_it() -> None:
 
 
 def test_lists_are_no_keys() -> None:
-    with pytest.raises(QueryError, match="partitioned_by of stream 's': field k: .* is a list, no key"):
+    with pytest.raises(QueryError, match=r"partitioned_by of stream 's': field k: .* is a list, no key"):
         Stream("s", Schema.of({"k": "list<int64>"}), files=ArrowFiles(PATHS), partitioned_by=("k",))
 
 
