@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from cep.errors import CepError, ClusterError, QueryError, counted
+from cep.errors import CepError, ClusterError, counted
 from cep.model.limits import UNIT_HINT
 from driver import changing, connecting, door, hosts, log_lines, looking, sql_command
 from driver.applications import commands
@@ -27,11 +27,12 @@ from driver.configuration.told import Told, named_file, tell
 from driver.documents import NameArgument, documents_in, is_document, read_document
 from driver.local import LocalCluster
 from driver.processes import roles
+from driver.processes.command_line import main as main
 from driver.processes.health import HealthReport, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
 from driver.processes.run_folder import token_or_run_folders
 from driver.processes.supervisor import LocalConfig
 from driver.rows import publishing, stream_commands
-from driver.terminal import Authority, Token, Url, compiled_now, compiling_shown, complain, out
+from driver.terminal import Authority, Token, Url, compiled_now, compiling_shown, complain, out, with_pointer
 
 CHECK_S = 0.5  # between two looks at whether the cluster is there
 
@@ -254,13 +255,9 @@ sql_command.register(app)
 commands.register(app)
 
 
-def _with_pointer(error: CepError) -> str:
-    return f"{error} (at {error.pointer})" if isinstance(error, QueryError) and error.pointer else str(error)
-
-
 def _refusal(name: object, error: CepError) -> str:
     """Why a query was not deployed, which the message names once."""
-    query, said = f"query {name!r}", _with_pointer(error)
+    query, said = f"query {name!r}", with_pointer(error)
     return said if said.startswith(query) else f"{query}: {said}"
 
 
@@ -331,23 +328,3 @@ def _unused(query: dict[str, Any]) -> Iterator[str]:
         yield f"{name}: {counted(odd, 'row')} with event times outside the years that their stream allows; {UNIT_HINT}"
     if dead := unused.get("dead_letters", 0):
         yield f"{name}: {counted(dead, 'dead letter')}; `cep dead-letters {name}` shows the last of them"
-
-
-def main() -> None:
-    """Errors in one line, Ctrl-C without a traceback."""
-    try:
-        status = app(standalone_mode=False)  # of a command that raised typer.Exit; None of the others
-    except typer.Abort:
-        raise SystemExit(130) from None
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
-    except CepError as error:
-        complain(_with_pointer(error))
-        raise SystemExit(1) from None
-    except Exception as error:
-        show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
-        if show is None or code is None:
-            raise
-        show()  # a usage error of click, or of the copy of it that newer versions of typer have
-        raise SystemExit(code) from None
-    raise SystemExit(status)

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from cep.errors import CepError, counted
+from cep.errors import CepError, QueryError, counted
 from driver.configuration.table import BY_NAME
 from driver.processes.run_folder import token_or_run_folders
 from driver.rest import Rest
@@ -37,6 +37,11 @@ out = plain_console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPED
 def complain(what: str) -> None:
     """An error, as text, on stderr."""
     err.print(Text.assemble(("error:", "red"), " ", what))
+
+
+def with_pointer(error: CepError) -> str:
+    """What it says, and what of the query it means."""
+    return f"{error} (at {error.pointer})" if isinstance(error, QueryError) and error.pointer else str(error)
 
 
 Url = Annotated[str, typer.Option(envvar="CEP_URL", help=BY_NAME["url"].meaning)]

@@ -16,7 +16,7 @@ from driver.cluster import Cluster
 ROOT = Path(__file__).resolve().parent.parent.parent
 REST_PORT = 8765
 READY_S = 90.0
-_CEP = ("-P", "-c", "from driver.cli import main; main()")
+_CEP = ("-P", "-c", "from driver.processes.command_line import main; main()")
 
 
 class HostCluster:

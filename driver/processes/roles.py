@@ -59,6 +59,13 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=_PANEL)(compose)
 
 
+def alone() -> typer.Typer:
+    """A command line of nothing but them."""
+    app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
+    register(app)
+    return app
+
+
 def init(told: Told) -> None:
     """Makes the run folder, with a token for REST, a secret for ZooKeeper and one for Spark; with --listen keys too. What is there already
     stays."""

@@ -47,7 +47,7 @@ def rows_of(batch: Any) -> list[tuple[Any, ...]]:
 def cep_up(folder: Path, home: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`cep up` as a process, and the URL that it says."""
     words = ["up", "--port", "0", "--instances", "2", "--data", str(folder), "--home", home, "--recover", "on-commit"]
-    command = [sys.executable, "-P", "-c", "from driver.cli import main; main()", *words]
+    command = [sys.executable, "-P", "-c", "from driver.processes.command_line import main; main()", *words]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

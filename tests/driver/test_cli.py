@@ -45,7 +45,7 @@ def test_from_deploy_to_delete(cluster: LocalCluster, tmp_path: Path) -> None:
 
     def status_of(*words: str) -> int:
         """The exit status of the command as the shell has it."""
-        program = [sys.executable, "-P", "-c", "from driver.cli import main; main()"]
+        program = [sys.executable, "-P", "-c", "from driver.processes.command_line import main; main()"]
         return subprocess.run([*program, words[0], "--url", cluster.rest.url, *words[1:]], stderr=subprocess.DEVNULL).returncode
 
     (tmp_path / "twice.json").write_text(json.dumps(TWICE.to_json()))

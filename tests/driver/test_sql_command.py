@@ -107,7 +107,7 @@ def test_a_query_stays_until_it_is_dropped(cluster: LocalCluster, cep: Callable[
 
 def test_control_c_ends_the_query(cluster: LocalCluster) -> None:
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # started with `&` it is ignored
-    program = [sys.executable, "-P", "-c", f"{heard}; from driver.cli import main; main()"]
+    program = [sys.executable, "-P", "-c", f"{heard}; from driver.processes.command_line import main; main()"]
     words = ["sql", "--url", cluster.rest.url, "-e", f"{BIDS} SELECT price FROM bids"]
     with subprocess.Popen([*program, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         until(lambda: any(each["state"] == "running" for each in cluster.queries()))

@@ -37,18 +37,6 @@ def test_an_error_says_all_of_it(text: str, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == f"error: stream 's': {text}\n"
 
 
-@pytest.mark.parametrize("error", [CepError("no hot[/x]"), QueryError("no hot[/x]", pointer="/hot[/x]")])
-def test_an_error_of_any_command(error: CepError, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def fails(**_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(cli, "app", fails)
-    with pytest.raises(SystemExit, match="1"):
-        cli.main()
-    pointer = " (at /hot[/x])" if isinstance(error, QueryError) else ""
-    assert capsys.readouterr().err == f"error: no hot[/x]{pointer}\n"
-
-
 def test_a_query_that_is_not_deployed_is_named_once() -> None:
     assert cli._refusal("ff", QueryFailed("ff", "SQ1", 0, "no")) == "query 'ff' failed in subquery 'SQ1' instance 0: no"
     assert cli._refusal("ff", QueryError("no outputs", "/outputs")) == "query 'ff': no outputs (at /outputs)"

@@ -14,7 +14,7 @@ from driver.cluster import Cluster
 from tests.support.paths import ROOT
 
 JOIN_S = 60.0
-_CEP = ("-P", "-c", "from driver.cli import main; main()")
+_CEP = ("-P", "-c", "from driver.processes.command_line import main; main()")
 
 
 class Joined:

@@ -108,7 +108,10 @@ class Containers(Project):
         """The command line, on this machine outside of all containers."""
         environment = self.environment | {"CEP_URL": self.url, "PYTHONPATH": str(ROOT)}
         return subprocess.run(
-            ["python", "-c", "from driver.cli import main; main()", *words], env=environment, capture_output=True, text=True
+            ["python", "-c", "from driver.processes.command_line import main; main()", *words],
+            env=environment,
+            capture_output=True,
+            text=True,
         )
 
 

@@ -25,7 +25,7 @@ from driver.processes.console import OwnConsole, check_console
 from driver.processes.zookeeper import reserve_port
 from tests.support.waiting import until
 
-CLI = (sys.executable, "-c", "from driver.cli import main; main()")
+CLI = (sys.executable, "-c", "from driver.processes.command_line import main; main()")
 
 
 @contextmanager

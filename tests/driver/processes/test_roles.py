@@ -47,7 +47,7 @@ class Roles:
 
     def start(self, name: str, *words: str) -> None:
         with (self.run.parent / f"{name}.log").open("ab") as log:
-            command = [sys.executable, "-c", "from driver.cli import main; main()", *words]
+            command = [sys.executable, "-c", "from driver.processes.command_line import main; main()", *words]
             self.processes[name] = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
 
     def asked(self) -> dict[str, str]:

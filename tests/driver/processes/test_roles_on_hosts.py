@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]  # nine processes, sev
 
 DOCKER = ROOT / "docker"
 _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
-_CEP = (sys.executable, "-P", "-c", "from driver.cli import main; main()")
+_CEP = (sys.executable, "-P", "-c", "from driver.processes.command_line import main; main()")
 
 
 def said(text: str, told: Mapping[str, str]) -> str:

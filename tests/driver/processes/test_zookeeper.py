@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import socket
+import subprocess
+from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient, KazooState
 
-from driver.processes.zookeeper import patient, reserve_port, spark_jars
+from driver.processes.java import java_home
+from driver.processes.zookeeper import ZooKeeper, patient, reserve_port, spark_jars
 from tests.support.control_plane import Keeper
 from tests.support.waiting import HANG_S, until
 
@@ -40,6 +44,15 @@ class TestZooKeeper:
         with reserve_port() as holder:
             silent = type(zookeeper.server)(zookeeper.server.folder, holder.getsockname()[1])
             assert not silent.serves()
+
+    def test_it_says_what_ended_it(self, tmp_path: Path) -> None:
+        with reserve_port() as holder:
+            server = ZooKeeper(tmp_path, holder.getsockname()[1])
+            command = server.command(java_home(), spark_jars())
+            (tmp_path / "data" / "version-2").mkdir()
+            (tmp_path / "data" / "version-2" / "log.1").write_bytes(b"a log without what it goes on from")
+            ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=HANG_S)
+        assert ran.returncode and re.match(r"\d{4}/.* ERROR .*\n.*IOException: No snapshot found", ran.stdout)
 
     def test_its_jars_come_with_pyspark(self) -> None:
         assert list(spark_jars().glob("zookeeper-3*.jar"))
