@@ -16,7 +16,7 @@ from cep.dataflow.sources.arrow_values import instants_of
 from cep.errors import DataError
 from cep.model.schema import Field
 from cep.model.streams import Stream
-from driver.rows.iso_instants import Instant
+from cep.model.times.iso_instants import Instant
 
 _BOOLS = (bool, np.bool_)
 #: By the name of a type: the types of Python whose values it takes, and how they are called. A bool is an int to Python, and not to us.
