@@ -7,6 +7,7 @@ NULL if it is no text; empty lines are no rows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -35,7 +36,7 @@ def read_table(table: StaticTable, store: Store) -> dict[str, Column]:
     with _reading(table):
         found = _read(table, store, list(table.schema.names))
         found.validate(full=True)
-    _check_columns(where, table, found.column_names)
+    check_columns(where, table, found.column_names)
     return {field.name: _column(where, found.column(field.name), field) for field in table.schema.fields}
 
 
@@ -49,7 +50,7 @@ def read_pieces(table: StaticTable, file: ReadableFile) -> Iterator[dict[str, Co
             if piece is None:
                 return
             piece.validate(full=True)
-        _check_columns(where, table, piece.schema.names)
+        check_columns(where, table, piece.schema.names)
         yield {field.name: _column(where, pa.chunked_array([piece.column(field.name)]), field, first) for field in table.schema.fields}
         first += piece.num_rows
 
@@ -59,14 +60,16 @@ def _pieces(table: StaticTable, file: ReadableFile) -> Iterator[pa.RecordBatch]:
     match table.format:
         case "parquet":
             parquet = pyarrow.parquet.ParquetFile(file)
-            _check_columns(_named(table), table, parquet.schema_arrow.names)
+            check_columns(_named(table), table, parquet.schema_arrow.names)
             batches = parquet.iter_batches(PIECE_ROWS, columns=names, use_threads=False)
         case "arrow":
             arrow = pa.ipc.open_file(file)
-            _check_columns(_named(table), table, arrow.schema.names)
+            check_columns(_named(table), table, arrow.schema.names)
             batches = (arrow.get_batch(i) for i in range(arrow.num_record_batches))
         case _:
             options = pyarrow.csv.ReadOptions(use_threads=False)
+            check_columns(_named(table), table, pyarrow.csv.open_csv(file, options).schema.names)  # of one twice it would read the first
+            file.seek(0)
             batches = pyarrow.csv.open_csv(file, options, convert_options=_conversion(table.schema, names))
     for batch in batches:
         for start in range(0, batch.num_rows, PIECE_ROWS):
@@ -75,9 +78,10 @@ def _pieces(table: StaticTable, file: ReadableFile) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def _reading(table: StaticTable) -> Iterator[None]:
+    """ValueError and KeyError: pyarrow raises them of names that are no UTF-8, and of one that it does not find or that is there twice."""
     try:
         yield
-    except (OSError, pa.ArrowException, ProtocolError) as error:
+    except (OSError, ValueError, KeyError, pa.ArrowException, ProtocolError) as error:
         names = ", ".join(table.schema.names)
         raise DataError(f"{_named(table)}: cannot be read: {error}; expected {table.format} with the columns {names}") from None
 
@@ -86,10 +90,13 @@ def _named(table: StaticTable) -> str:
     return "the table in the query's document" if table.path is None else f"table {table.path!r}"
 
 
-def _check_columns(where: str, table: StaticTable, there: Sequence[str]) -> None:
-    missing = [name for name in table.schema.names if name not in there]
-    if missing:
-        raise DataError(f"{where}: no column {missing[0]!r}; there are {', '.join(there) or 'none'}")
+def check_columns(where: str, table: StaticTable, there: Sequence[str]) -> None:
+    """Raises DataError: a column that the table declares is not `there`, or there several times."""
+    found = Counter(there)
+    for name in table.schema.names:
+        if found[name] != 1:
+            several = f"{found[name]} columns" if found[name] else "no column"
+            raise DataError(f"{where}: {several} {name!r}; there are {', '.join(there) or 'none'}")
 
 
 def check_inline(query: Query) -> None:

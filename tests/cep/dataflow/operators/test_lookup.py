@@ -177,6 +177,20 @@ def test_what_does_not_fit_names_file_and_column(name: str, declared: dict[str, 
 
 
 @pytest.mark.parametrize("name", WRITERS)
+def test_a_column_twice_is_refused_where_it_is_declared(name: str, tmp_path: Path) -> None:
+    """Before, a KeyError of Arrow's that named no file; of a name that is no UTF-8 a UnicodeDecodeError."""
+    arrays = [pa.array([1]), pa.array(["a"]), pa.array(["b"])]
+    path = written(tmp_path, name, pa.Table.from_arrays(arrays, names=["k", "x", "x"]))
+    assert values(StaticTable(Schema.of({"k": "int64"}), path)) == {"k": [1]}
+    with pytest.raises(DataError, match=f"table '{path}': 2 columns 'x'; there are k, x, x"):
+        read_table(StaticTable(Schema.of({"k": "int64", "x": str}), path), DiskStore())
+    path = written(tmp_path, name, pa.table({"k": [1], "QQQQQQQQ": [1]}))
+    Path(path).write_bytes(Path(path).read_bytes().replace(b"QQQQQQQQ", b"\xff\xfeQQQQQQ"))
+    with pytest.raises(DataError, match=f"table '{path}': cannot be read: .*utf-8"):
+        read_table(StaticTable(Schema.of({"k": "int64"}), path), DiskStore())
+
+
+@pytest.mark.parametrize("name", WRITERS)
 def test_what_is_no_such_file(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"\0\1no table")
     for path in (tmp_path / name, tmp_path / f"none.{name}"):
