@@ -18,7 +18,7 @@ from cep.dataflow.sources.lines import ROW_BYTES_MAX
 from cep.elements import EVENT_TIME_MAX, MIN_TIME, describe_time, greatest_time
 from cep.errors import DataError, QueryError
 from cep.kernels.columns import from_arrow
-from cep.model.limits import odd_time
+from cep.model.limits import odd_time, shown
 from cep.model.schema import TIMESTAMP_US, Field, Schema
 from cep.model.streams import Stream
 from cep.model.times.iso_instants import read_instant
@@ -244,13 +244,13 @@ def _from_value(value: Any, stream: Stream) -> int:
     column = stream.event_time_column
     field = Field("to", TIMESTAMP_US if column is None else stream.schema[column].type, False)
     if isinstance(value, bool) or not isinstance(value, datetime | int):
-        raise DataError(f"stream {stream.name!r}: expected a time (a datetime, an integer or ISO 8601), got {value!r}")
+        raise DataError(f"stream {stream.name!r}: expected a time (a datetime, an integer or ISO 8601), got {shown(value)}")
     if column is None and isinstance(value, int):
         raise DataError(f"stream {stream.name!r}: its event time is no plain column, so no integer stands for one; give a datetime")
     try:
         given = pa.array([value], pa.int64() if isinstance(value, int) else field.type.arrow)
     except (pa.ArrowInvalid, OverflowError) as error:
-        raise DataError(f"stream {stream.name!r}: {value!r} is no time: {error}") from None
+        raise DataError(f"stream {stream.name!r}: {shown(value)} is no time: {error}") from None
     found = _column(pa.chunked_array([given]), field, stream.name)
     (time_us,) = from_arrow(found.combine_chunks(), TIMESTAMP_US).values.tolist()
     return int(time_us)
