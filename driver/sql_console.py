@@ -18,6 +18,7 @@ from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
 from driver.builder.query import Query
 from driver.cluster import Cluster, Running
+from driver.rows.json_rows import shown_rows
 from driver.streaming_sql.catalog import CatalogTable as StaticTable
 from driver.streaming_sql.catalog import Entry, NamedFunction, NamedSink, SqlCatalog, View, kind_of
 from driver.streaming_sql.errors import SqlError
@@ -96,11 +97,11 @@ class SqlConsole:
         rows = 0
         with self._running(statement, text) as (_, answers):
             for batch in answers:
-                shown = batch.to_pylist()
+                shown = shown_rows(batch)
                 if not rows:
                     out.print(_line(batch.schema.names))
                 for row in shown:
-                    out.print(_line(row.values()))
+                    out.print(_line(row))
                 rows += len(shown)
         out.print(f"({rows:,} rows)")
 

@@ -40,6 +40,7 @@ from cep.model.growth import wider
 from cep.model.references import references_in, split_reference
 from cep.model.schema import Schema
 from cep.model.streams import CLOCK, Stream
+from cep.model.times.iso_instants import instant_text
 from cep.model.topology import Topology
 from cep.plan.feeds import feed_of
 from cep.plan.physical import Feed, PhysicalPlan, Worker
@@ -194,6 +195,8 @@ class Run:
 
     def answers(self, output: str, event_time: bool | str = False) -> Rows:
         """What has come out on a stream since it was asked last, in the order in which it came.
+
+        An instant that is outside of the years of Python's datetimes, 1 to 9999, is the text that REST has of it.
 
         Args:
             event_time: adds each answer's event time as a last column, None at the end of event time; a text is its name.
@@ -418,8 +421,21 @@ def _rows(batch: Batch, schema: Schema, time: str | None) -> Rows:
     if time is not None:
         times = pa.array(batch.time, pa.timestamp("us", tz="UTC"))
         shown = with_shown_times(pa.RecordBatch.from_arrays([*shown.columns, times], names=[*schema.names, time]))
-    rows: Rows = shown.to_pylist()
-    return rows
+    return [dict(zip(shown.schema.names, row, strict=True)) for row in zip(*map(_values, shown.columns), strict=True)]
+
+
+def _values(column: pa.Array) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except OverflowError:
+        return [_shown(each) for each in column]
+
+
+def _shown(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except OverflowError:  # Python's datetimes have the years 1 to 9999
+        return [_shown(each) for each in scalar] if isinstance(scalar, pa.ListScalar) else instant_text(scalar.value)
 
 
 def _names(found: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from cep.dataflow.operators.static_table import check_inline, compression_of
+from cep.dataflow.operators.static_table import check_columns, check_inline, compression_of
 from cep.dataflow.sources.opening import check_file
 from cep.errors import DataError, QueryError
 from cep.model.operators import Lookup
@@ -53,7 +53,7 @@ def files_of(query: Query, known: Mapping[str, Stream], folders: tuple[str, ...]
 
 
 def check_tables(query: Query, folders: tuple[str, ...]) -> None:
-    """Raises QueryError, pointing at it, where the table of a Lookup is no readable file under the folders, or lacks columns."""
+    """Raises QueryError, pointing at it: the table of a Lookup is no readable file under the folders, lacks columns, or has one twice."""
     check_inline(query)
     allowed = [Path(folder).resolve() for folder in folders]
     for i, operator in enumerate(query.operators):
@@ -70,9 +70,10 @@ def _check_table(table: StaticTable, path: str, allowed: list[Path], pointer: st
             there = _column_names(open_, table.format, path)
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no UTF-8
         raise QueryError(f"{what}: cannot be read as {table.format}: {error}", pointer) from None
-    for name in table.schema.names:
-        if name not in there:
-            raise QueryError(f"{what}: no column {name!r}; there are {', '.join(there) or 'none'}", pointer)
+    try:
+        check_columns(what, table, there)
+    except DataError as error:
+        raise QueryError(str(error), pointer) from None
 
 
 def _column_names(there: ReadableFile, format: str, named: str) -> list[str]:

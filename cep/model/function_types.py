@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep.errors import QueryError
-from cep.model import json_paths, time_formats
+from cep.model import json_paths
 from cep.model.duration import parse_duration
 from cep.model.expr import Expr, Literal
 from cep.model.schema import BINARY, BOOL, FLOAT64, INT64, STRING, TIMESTAMP_US, DataType, list_of
+from cep.model.times import formats
 
 DIGITS_MAX = 15
 GROUP_MAX = 9
@@ -149,8 +150,8 @@ SIGNATURES: dict[str, Signature] = {
     "index_of": Signature(("string",), INT64, ((1, _string),)),
     "concat": Signature(("text",), lambda types: types[0]),
     "truncate": Signature(("timestamp", "string"), lambda types: types[0], ((1, _duration),)),
-    "format_time": Signature(("timestamp", "string"), STRING, ((1, time_formats.written),)),
-    "parse_time": Signature(("string", "string"), TIMESTAMP_US, ((1, time_formats.read),)),
+    "format_time": Signature(("timestamp", "string"), STRING, ((1, formats.written),)),
+    "parse_time": Signature(("string", "string"), TIMESTAMP_US, ((1, formats.read),)),
     **dict.fromkeys(_PARTS, Signature(("timestamp",), INT64)),
     "hash": Signature(("key",), INT64, total=True),
     "list_length": Signature(("list",), INT64),

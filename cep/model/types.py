@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cep.errors import QueryError, meant
@@ -38,11 +37,11 @@ from cep.model.expr import (
 )
 from cep.model.function_types import SIGNATURES, literal_arguments, result_type
 from cep.model.schema import BOOL, FLOAT64, INT64, TIMESTAMP_US, UNIT_US, DataType, Field, Schema
+from cep.model.times.iso_instants import read_instant
 
 INT_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 TEXT_MAX = 60  # characters of an expression in a message
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CASTS = {
     "bool": ("bool", "int32", "int64", "float64", "string"),
     "int32": ("bool", "int32", "int64", "float64", "timestamp", "string"),
@@ -409,9 +408,6 @@ def _instant_us(value: int | str, type_: DataType) -> int:
 
 def _parsed_instant(text: str) -> int:
     try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        message = f"literal {text!r}: expected an instant in ISO 8601 such as '2024-05-01T12:00:00Z'"
-        raise QueryError(message, "/literal") from None
-    aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
-    return (aware - _EPOCH) // timedelta(microseconds=1)
+        return read_instant(text)
+    except ValueError as error:
+        raise QueryError(f"literal {text!r}: {error}", "/literal") from None

@@ -15,7 +15,7 @@ import pyarrow as pa
 from cep.errors import DataError
 from cep.model.schema import DataType, Field
 from cep.model.streams import Stream
-from driver.rows.iso_instants import instant_text, read_instant
+from cep.model.times.iso_instants import instant_text, read_instant
 
 ROWS_TOGETHER = 500
 """Python lets no other thread run while it writes a piece of JSON."""
@@ -98,7 +98,7 @@ def _reader(type_: DataType) -> Callable[[Any], Any] | None:
 
 
 def _instant_of(value: Any) -> Any:
-    return read_instant(value) if isinstance(value, str) else value
+    return read_instant(value, signed_years=True) if isinstance(value, str) else value
 
 
 def _bytes_of(value: Any) -> Any:

@@ -13,11 +13,11 @@ import typer
 from rich.table import Column, Table
 
 from cep.errors import NotFound
+from cep.model.times.iso_instants import instant_text
 from driver.builder.query import Query
 from driver.cluster import Cluster
 from driver.configuration.table import URL
 from driver.rest import path
-from driver.rows.iso_instants import instant_text
 from driver.rows.json_rows import lines, shown_rows
 from driver.streams.subscription import Subscription
 from driver.terminal import Authority, Token, Url, out

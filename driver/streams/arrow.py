@@ -18,9 +18,10 @@ from cep.dataflow.sources.lines import ROW_BYTES_MAX
 from cep.elements import EVENT_TIME_MAX, MIN_TIME, describe_time, greatest_time
 from cep.errors import DataError, QueryError
 from cep.kernels.columns import from_arrow
-from cep.model.limits import odd_time
+from cep.model.limits import odd_time, shown
 from cep.model.schema import TIMESTAMP_US, Field, Schema
 from cep.model.streams import Stream
+from cep.model.times.iso_instants import read_instant
 from cep.transport.wire import LAYOUTS_KEPT, Format
 from driver.streams.records import from_records
 
@@ -225,31 +226,34 @@ def _timestamps(column: pa.ChunkedArray, field: Field, stream: str) -> pa.Chunke
 
 def instant(value: Any, stream: Stream) -> int:
     """A time as rows of `stream` have it, µs: a datetime, an integer of its unit, or ISO 8601. Raises DataError."""
+    time_us = _from_iso(value, stream) if isinstance(value, str) else _from_value(value, stream)
+    first, last = stream.times
+    if not first <= time_us <= last:
+        raise DataError(f"stream {stream.name!r}: {odd_time(stream.times)}, got {describe_time(time_us)}")
+    return time_us
+
+
+def _from_iso(text: str, stream: Stream) -> int:
+    try:
+        return read_instant(text, signed_years=True)
+    except ValueError as error:
+        raise DataError(f"stream {stream.name!r}: {text!r}: {error}") from None
+
+
+def _from_value(value: Any, stream: Stream) -> int:
     column = stream.event_time_column
     field = Field("to", TIMESTAMP_US if column is None else stream.schema[column].type, False)
-    if isinstance(value, str):
-        value = _from_iso(value, stream)
     if isinstance(value, bool) or not isinstance(value, datetime | int):
-        raise DataError(f"stream {stream.name!r}: expected a time (a datetime, an integer or ISO 8601), got {value!r}")
+        raise DataError(f"stream {stream.name!r}: expected a time (a datetime, an integer or ISO 8601), got {shown(value)}")
     if column is None and isinstance(value, int):
         raise DataError(f"stream {stream.name!r}: its event time is no plain column, so no integer stands for one; give a datetime")
     try:
         given = pa.array([value], pa.int64() if isinstance(value, int) else field.type.arrow)
     except (pa.ArrowInvalid, OverflowError) as error:
-        raise DataError(f"stream {stream.name!r}: {value!r} is no time: {error}") from None
+        raise DataError(f"stream {stream.name!r}: {shown(value)} is no time: {error}") from None
     found = _column(pa.chunked_array([given]), field, stream.name)
     (time_us,) = from_arrow(found.combine_chunks(), TIMESTAMP_US).values.tolist()
-    first, last = stream.times
-    if not first <= time_us <= last:
-        raise DataError(f"stream {stream.name!r}: {odd_time(stream.times)}, got {describe_time(time_us)}")
     return int(time_us)
-
-
-def _from_iso(text: str, stream: Stream) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise DataError(f"stream {stream.name!r}: expected a time in ISO 8601, got {text!r}") from None
 
 
 def event_times(batch: pa.RecordBatch, column: str) -> np.ndarray:

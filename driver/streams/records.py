@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 
 from cep.dataflow.sources.arrow_values import instants_of
 from cep.errors import DataError
+from cep.model.limits import shown
 from cep.model.schema import Field
 from cep.model.streams import Stream
-from driver.rows.iso_instants import Instant
+from cep.model.times.iso_instants import Instant
 
 _BOOLS = (bool, np.bool_)
 #: By the name of a type: the types of Python whose values it takes, and how they are called. A bool is an int to Python, and not to us.
@@ -46,7 +47,7 @@ def from_records(records: Iterable[Any], stream: Stream) -> pa.Table:
     names = stream.schema.names
     for number, record in enumerate(rows):
         if not isinstance(record, Mapping):
-            raise DataError(f"stream {stream.name!r}, row {number}: expected a dict, got {record!r:.200}", number)
+            raise DataError(f"stream {stream.name!r}, row {number}: expected a dict, got {shown(record)}", number)
         if unknown := record.keys() - set(names):
             said = f"unknown fields {sorted(map(str, unknown))}; it has {stream.schema}"
             raise DataError(f"stream {stream.name!r}, row {number}: {said}", number)
@@ -80,7 +81,7 @@ def _check_kinds(values: Sequence[Any], field: Field) -> None:
 
 
 def _shown(value: Any) -> str:
-    return f"{type(value).__name__} {value!r:.100}"
+    return f"{type(value).__name__} {shown(value)}"
 
 
 def _plain(values: Sequence[Any], type_: pa.DataType) -> pa.Array:

@@ -81,6 +81,22 @@ def test_rows_come_until_the_stream_ends(cluster: LocalCluster, cep: Callable[..
     assert cluster.queries() == []
 
 
+def test_instants_of_all_years_are_shown(cluster: LocalCluster, cep: Callable[..., str]) -> None:
+    """As `cep tail` shows them. Before, one behind the year 9999 ended the shell with Python's OverflowError."""
+    cep("-e", "CREATE STREAM far (v VARCHAR NOT NULL);")
+
+    def sends() -> None:
+        until(lambda: any(each["state"] == "running" for each in cluster.queries()))
+        with cluster.publisher("far") as out:
+            out.send([{"v": text} for text in ("9999-12-31T23:59:59-23:59", "2024-01-01T09:00+09:00")])
+
+    sender = threading.Thread(target=sends)
+    sender.start()
+    said = cep(lines="SELECT CAST(v AS TIMESTAMP(6)) AS v FROM far; SHOW STREAMS;")
+    sender.join(HANG_S)
+    assert said.startswith("v\n+010000-01-01T23:58:59+00:00\n2024-01-01T00:00:00+00:00\n(2 rows)\n") and "far" in said
+
+
 def test_a_plan_with_what_was_observed(cluster: LocalCluster, cep: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     cep("-e", BIDS)
     sender = threading.Thread(target=send, args=[cluster])

@@ -112,6 +112,16 @@ def grown(**more: str) -> Stream:
     return stream("readings", {"k": str, "t": "timestamp[us]", "n": int, **more}, event_time="t", disorder="0s")
 
 
+def test_an_instant_of_no_year_of_python_is_the_text_that_rest_has() -> None:
+    """Before, Python's OverflowError."""
+    far = stream("far", v=str, many="list<timestamp[s]>")
+    query = Query("far").source(far).map("m", v=col("v").cast("timestamp"), many=col("many")).output("out")
+    rows = [{"v": "9999-12-31T23:59:59-23:59", "many": [0, -(10**12), None]}, {"v": "2024-01-01", "many": []}]
+    first, second = testing.answers(query, {"far": rows})["out"]
+    assert first == {"v": "+010000-01-01T23:58:59+00:00", "many": [datetime(1970, 1, 1, tzinfo=UTC), "-029719-04-05T22:13:20+00:00", None]}
+    assert second == {"v": datetime(2024, 1, 1, tzinfo=UTC), "many": []}
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_stream_that_one_query_knows_more_of(turned: bool) -> None:
     old = Query("old").source(grown()).map("rows", k=col("k"), n=col("n")).output("old_rows")

@@ -1,6 +1,6 @@
 """Instants as text in formats of the query's own, and back (docs/arithmetic.md, `format_time` and `parse_time`).
 
-A format is a program (`cep.model.time_formats`): bytes, and directives. `data`, `starts`, `lengths`, `valid`, `values`, `fits` are as in
+A format is a program (`cep.model.times.formats`): bytes, and directives. `data`, `starts`, `lengths`, `valid`, `values`, `fits` are as in
 `cep.compile.chain.casts`.
 """
 
@@ -16,7 +16,7 @@ from cep.kernels.jit import Kernel, inlined, kernel
 from cep.kernels.literals import days_of, number_of
 from cep.kernels.machine.memory import BLOCK
 from cep.model.schema import STRING, DataType
-from cep.model.time_formats import DIRECTIVE, program
+from cep.model.times.formats import DIRECTIVE, program
 
 _YEAR, _MONTH, _DAY, _HOUR, _MINUTE, _SECOND, _MICROSECOND, _DAY_OF_YEAR = (DIRECTIVE + ord(letter) for letter in "YmdHMSfj")
 #: Bytes that a directive writes, at most: a year of int64 µs has six digits and a sign.

@@ -1,32 +1,39 @@
 """A static table as columns: read from its file or out of the query's document, its columns cast to the declared schema.
 
-Numbers are cast to other numbers where no value changes; an integer or a text may be a timestamp, an integer of the unit declared. What
-does not fit is an error that names file and column. In a CSV file, whose first line has the names, an empty field is the empty text, or
-NULL if it is no text; empty lines are no rows.
+Numbers are cast to other numbers where no value changes. An integer may be a timestamp, in the unit declared, and a text what a cast makes
+of it: an instant in ISO 8601, or such an integer. What does not fit is an error that names file and column. In a CSV file, whose first line
+has the names, an empty field is the empty text, or NULL if it is no text; empty lines are no rows.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 
+from cep.compile.chain.casts import read_texts
+from cep.dataflow.sources.arrow_values import instants_of
 from cep.errors import DataError, ProtocolError, QueryError
-from cep.kernels.columns import Column, from_arrow
+from cep.kernels.columns import Column, from_arrow, to_arrow
 from cep.model.operators import Lookup
 from cep.model.query import Query
-from cep.model.schema import Field, Schema
+from cep.model.schema import STRING, DataType, Field, Schema
 from cep.model.tables import StaticTable
+from cep.model.times.iso_instants import read_instant
 from cep.transport import admission
 from cep.world.store import DiskStore, ReadableFile, Store
 
 #: Rows of a piece of a table.
 PIECE_ROWS = 65_536
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def read_table(table: StaticTable, store: Store) -> dict[str, Column]:
@@ -35,13 +42,14 @@ def read_table(table: StaticTable, store: Store) -> dict[str, Column]:
     with _reading(table):
         found = _read(table, store, list(table.schema.names))
         found.validate(full=True)
-    _check_columns(where, table, found.column_names)
-    return {field.name: _column(where, found.column(field.name), field) for field in table.schema.fields}
+    check_columns(where, table, found.column_names)
+    inline = table.path is None  # documents are checked by processes that have no machine code
+    return {field.name: _column(where, found.column(field.name), field, one_by_one=inline) for field in table.schema.fields}
 
 
 def read_pieces(table: StaticTable, file: ReadableFile) -> Iterator[dict[str, Column]]:
     """The columns of `table.schema`, of at most PIECE_ROWS rows at a time, from the open file at its path. Raises DataError where they
-    cannot be had, perhaps after some pieces. In a CSV file texts of a timestamp's column are taken for integers of its unit by piece."""
+    cannot be had, perhaps after some pieces."""
     where, pieces, first = _named(table), _pieces(table, file), 0
     while True:
         with _reading(table):
@@ -49,7 +57,7 @@ def read_pieces(table: StaticTable, file: ReadableFile) -> Iterator[dict[str, Co
             if piece is None:
                 return
             piece.validate(full=True)
-        _check_columns(where, table, piece.schema.names)
+        check_columns(where, table, piece.schema.names)
         yield {field.name: _column(where, pa.chunked_array([piece.column(field.name)]), field, first) for field in table.schema.fields}
         first += piece.num_rows
 
@@ -59,14 +67,16 @@ def _pieces(table: StaticTable, file: ReadableFile) -> Iterator[pa.RecordBatch]:
     match table.format:
         case "parquet":
             parquet = pyarrow.parquet.ParquetFile(file)
-            _check_columns(_named(table), table, parquet.schema_arrow.names)
+            check_columns(_named(table), table, parquet.schema_arrow.names)
             batches = parquet.iter_batches(PIECE_ROWS, columns=names, use_threads=False)
         case "arrow":
             arrow = pa.ipc.open_file(file)
-            _check_columns(_named(table), table, arrow.schema.names)
+            check_columns(_named(table), table, arrow.schema.names)
             batches = (arrow.get_batch(i) for i in range(arrow.num_record_batches))
         case _:
             options = pyarrow.csv.ReadOptions(use_threads=False)
+            check_columns(_named(table), table, pyarrow.csv.open_csv(file, options).schema.names)  # of one twice it would read the first
+            file.seek(0)
             batches = pyarrow.csv.open_csv(file, options, convert_options=_conversion(table.schema, names))
     for batch in batches:
         for start in range(0, batch.num_rows, PIECE_ROWS):
@@ -75,9 +85,10 @@ def _pieces(table: StaticTable, file: ReadableFile) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def _reading(table: StaticTable) -> Iterator[None]:
+    """ValueError and KeyError: pyarrow raises them of names that are no UTF-8, and of one that it does not find or that is there twice."""
     try:
         yield
-    except (OSError, pa.ArrowException, ProtocolError) as error:
+    except (OSError, ValueError, KeyError, pa.ArrowException, ProtocolError) as error:
         names = ", ".join(table.schema.names)
         raise DataError(f"{_named(table)}: cannot be read: {error}; expected {table.format} with the columns {names}") from None
 
@@ -86,10 +97,13 @@ def _named(table: StaticTable) -> str:
     return "the table in the query's document" if table.path is None else f"table {table.path!r}"
 
 
-def _check_columns(where: str, table: StaticTable, there: Sequence[str]) -> None:
-    missing = [name for name in table.schema.names if name not in there]
-    if missing:
-        raise DataError(f"{where}: no column {missing[0]!r}; there are {', '.join(there) or 'none'}")
+def check_columns(where: str, table: StaticTable, there: Sequence[str]) -> None:
+    """Raises DataError: a column that the table declares is not `there`, or there several times."""
+    found = Counter(there)
+    for name in table.schema.names:
+        if found[name] != 1:
+            several = f"{found[name]} columns" if found[name] else "no column"
+            raise DataError(f"{where}: {several} {name!r}; there are {', '.join(there) or 'none'}")
 
 
 def check_inline(query: Query) -> None:
@@ -136,10 +150,10 @@ def _conversion(schema: Schema, only: Sequence[str] = ()) -> pyarrow.csv.Convert
     return pyarrow.csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=False, include_columns=list(only))
 
 
-def _column(where: str, found: pa.ChunkedArray, field: Field, first: int = 0) -> Column:
-    """`first`: the number of its first row."""
+def _column(where: str, found: pa.ChunkedArray, field: Field, first: int = 0, one_by_one: bool = False) -> Column:
+    """`first`: the number of its first row. `one_by_one`: texts are read without machine code."""
     try:
-        array = _cast(found.combine_chunks() if found.num_chunks != 1 else found.chunk(0), field)
+        array = _cast(found.combine_chunks() if found.num_chunks != 1 else found.chunk(0), field, one_by_one)
     except (pa.ArrowException, OverflowError) as error:
         raise DataError(f"{where}, column {field.name!r}: expected {field.type}, got {found.type}: {error}") from None
     if array.null_count and not field.nullable:
@@ -148,7 +162,7 @@ def _column(where: str, found: pa.ChunkedArray, field: Field, first: int = 0) ->
     return from_arrow(array, field.type)
 
 
-def _cast(array: pa.Array, field: Field) -> pa.Array:
+def _cast(array: pa.Array, field: Field, one_by_one: bool) -> pa.Array:
     """Without loss, or pa.ArrowInvalid."""
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
@@ -157,10 +171,9 @@ def _cast(array: pa.Array, field: Field) -> pa.Array:
             raise pa.ArrowInvalid("these are not the same kind of values")
         return array.cast(field.type.arrow)
     unit = field.type.unit
-    if pa.types.is_string(array.type):
-        array = pc.if_else(pc.equal(array, ""), None, array)
-        whole = unit and pc.all(pc.match_substring_regex(array, r"^[+-]?\d+$")).as_py() is not False
-        array = array.cast(pa.int64() if whole else pa.timestamp("ns", tz="UTC" if _zoned(array) else None))
+    if _kind(array.type) == "text":
+        array = array.cast(pa.string())
+        return _instants(pc.if_else(pc.equal(array, ""), None, array), field.type, one_by_one)
     if pa.types.is_integer(array.type):
         if not unit:
             raise pa.ArrowInvalid("a timestamp without a unit is no integer; declare it as timestamp[ms], for example")
@@ -177,5 +190,28 @@ def _kind(type_: pa.DataType) -> str:
     return "bytes" if pa.types.is_binary(type_) or pa.types.is_large_binary(type_) else str(type_)
 
 
-def _zoned(array: pa.Array) -> bool:
-    return bool(pc.any(pc.match_substring_regex(array, r"(Z|[+-]\d\d:?\d\d)$")).as_py())
+def _instants(texts: pa.Array, type_: DataType, one_by_one: bool) -> pa.Array:
+    """As casts read them. Raises pa.ArrowInvalid."""
+    if one_by_one:
+        return pa.array([None if text is None else _instant(text, type_) for text in texts.to_pylist()], pa.int64()).view(type_.arrow)
+    values, fits = read_texts(from_arrow(texts, STRING), type_)
+    for row in np.flatnonzero(fits == 0)[:1].tolist():
+        raise _no_instant(texts[row].as_py(), type_)
+    return to_arrow(values)
+
+
+def _instant(text: str, type_: DataType) -> int:
+    """µs since 1970, of one text. Raises pa.ArrowInvalid."""
+    with suppress(ValueError):
+        return read_instant(text)
+    try:
+        if type_.unit and _INTEGER.fullmatch(text):
+            return int(instants_of(pa.scalar(int(text), pa.int64()), type_.unit).value)
+    except (pa.ArrowException, OverflowError, ValueError):  # the last: of more digits than Python takes for an integer
+        pass
+    raise _no_instant(text, type_)
+
+
+def _no_instant(text: str, type_: DataType) -> pa.ArrowInvalid:
+    integer = f", and no integer of {type_.unit}" if type_.unit else ""
+    return pa.ArrowInvalid(f"{text!r:.100} is no instant in ISO 8601 of whole µs{integer}")

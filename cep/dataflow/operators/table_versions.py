@@ -21,6 +21,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from cep.compile.chain.casts import READERS
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.operators.context import BuildContext
 from cep.dataflow.operators.operator import NOTHING, Clock, Keep, Part, check_state
@@ -29,6 +30,7 @@ from cep.elements import MAX_TIME, MIN_TIME, Batch
 from cep.errors import DataError, QueryError
 from cep.kernels.arrays import text_array
 from cep.kernels.columns import NO_BYTES, Column, Columns
+from cep.kernels.jit import warm
 from cep.model.operators import TableVersions
 from cep.model.operators.table_versions import CLOCK, UNTIL, VERSION, travelling
 from cep.model.schema import INT64, DataType
@@ -197,6 +199,8 @@ def _any_value(type_: DataType) -> Column:
 
 
 def build(described: TableVersions, context: BuildContext) -> TableVersionsOperator:
+    if any(field.type.name == "timestamp" for field in described.table.schema.fields):
+        warm(READERS["timestamp"])  # the file may have texts, now or later
     format_ = Format(context.columns(described.name))
     file, origin = TableFile(described, context.store, context.check_file), context.layout.origin(described.name)
     operator = TableVersionsOperator(described, format_, origin, file, context.clock, context.state_limit)

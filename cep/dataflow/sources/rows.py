@@ -34,13 +34,15 @@ from cep.world.store import ReadableFile, Store
 ROWS, PROBE_ROWS = 1 << 16, 1 << 10
 #: So many bad rows of one reading are described, the last ones.
 DESCRIBED_MAX = 10_000
+#: What is raised of a file that is no file of columns. The last: a column's name is no UTF-8.
+_NO_SUCH_FILE = (OSError, pa.ArrowException, UnicodeDecodeError)
 
 
 class Parts(ABC):
     """An open file, in parts."""
 
     def __init__(self, readable: ReadableFile) -> None:
-        """Raises OSError or pa.ArrowException."""
+        """Raises OSError, pa.ArrowException or UnicodeDecodeError."""
         self.readable = readable
 
     @abstractmethod
@@ -84,12 +86,12 @@ class RowFormat:
     def check(cls, stream: Stream, path: str, store: Store) -> None:
         try:
             opened = cls._opened(path, store)
-        except (OSError, pa.ArrowException) as error:
+            try:
+                _check_schema(opened.schema, stream.schema.fields, _timed(stream), path)
+            finally:
+                opened.close()
+        except _NO_SUCH_FILE as error:
             raise DataError(f"file {path!r}: {error}") from None
-        try:
-            _check_schema(opened.schema, stream.schema.fields, _timed(stream), path)
-        finally:
-            opened.close()
 
     def warm(self) -> None:
         """Its first event time is computed where blocks are cut, before anything runs."""
@@ -102,7 +104,7 @@ class RowFormat:
             for part, (start, end) in enumerate(pairwise([0, *ends])):
                 if start < end:
                     yield Extent(start, end, self._first_time(opened, part))
-        except (OSError, pa.ArrowException, DataError) as error:
+        except (*_NO_SUCH_FILE, DataError) as error:
             raise unreadable(path, opened.readable.failed or error) from error
         finally:
             opened.close()
@@ -140,12 +142,12 @@ class RowFormat:
     def open_parts(self, path: str) -> Parts:
         try:
             return self._opened(path, self.store)
-        except (OSError, pa.ArrowException) as error:
+        except _NO_SUCH_FILE as error:
             raise unreadable(path, error) from error
 
     @classmethod
     def _opened(cls, path: str, store: Store) -> Parts:
-        """Raises OSError or pa.ArrowException."""
+        """Raises what _NO_SUCH_FILE names."""
         file = ReadableFile(store.open(path))
         try:
             return cls.parts(file)
@@ -193,12 +195,15 @@ def _timed(stream: Stream) -> frozenset[str]:
 
 
 def _check_schema(there: pa.Schema, fields: Sequence[Field], timed: frozenset[str], path: str) -> None:
-    """Raises DataError. A column may be missing where NULL is allowed and no event time is made of it."""
+    """Raises DataError. A column may be missing where NULL is allowed and no event time is made of it; none may be there twice."""
+    names = there.names
     for field in fields:
-        if field.name in there.names:
+        if (count := names.count(field.name)) > 1:
+            raise DataError(f"file {path!r}: {count} columns {field.name!r}; there are {', '.join(names)}")
+        if count:
             check_type(there.field(field.name).type, field, path)
         elif not field.nullable or field.name in timed:
-            raise DataError(f"file {path!r}: no column {field.name!r}; there are {', '.join(there.names) or 'none'}")
+            raise DataError(f"file {path!r}: no column {field.name!r}; there are {', '.join(names) or 'none'}")
 
 
 class RowBlock:

@@ -1,13 +1,9 @@
-"""Rows as JSON, out and in again: of every type, with the values that are most unlike others.
-
-Tests `json_rows.py`, `iso_instants.py`.
-"""
+"""Rows as JSON, out and in again: of every type, with the values that are most unlike others."""
 
 from __future__ import annotations
 
 import json
 import math
-import random
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +13,6 @@ from cep.errors import DataError
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.service.documents import read_json
-from driver.rows.iso_instants import instant_text, read_instant
 from driver.rows.json_rows import lines, taken, written
 from driver.streams.arrow import record_batches
 from driver.streams.resuming.row_keys import keys_of, salt_of
@@ -52,18 +47,6 @@ def test_what_went_out_comes_in_as_it_was(of: str, is_list: bool) -> None:
     (again,) = record_batches(taken(read_json(b"[" + written(given) + b"]"), stream), stream)
     assert again.schema == given.schema and bits(again) == bits(given)
     assert [json.loads(line) for line in lines(given)] == read_json(b"[" + written(given) + b"]")
-
-
-def test_instants_of_all_years() -> None:
-    drawn = random.Random(7)
-    for microseconds in (drawn.randrange(-(2**63), 2**63) for _ in range(500)):
-        assert read_instant(instant_text(microseconds)) == microseconds
-
-
-@pytest.mark.parametrize("text", ["2023-02-29", "2024-01-01T24:00", "2024-01-01T00:00:60", "2024-01-01+99:00", "2024-1-1", "٢٠٢٤-01-01"])
-def test_what_is_no_instant(text: str) -> None:
-    with pytest.raises(ValueError):
-        read_instant(text)
 
 
 def test_a_text_that_stands_for_nothing_is_refused_with_its_row() -> None:

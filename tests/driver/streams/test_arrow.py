@@ -1,16 +1,19 @@
-"""Tables that lack columns of their stream: NULL where that is allowed. And event times for a reader."""
+"""Tables that lack columns of their stream: NULL where that is allowed. And event times, for a reader and of a promise."""
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from cep.errors import DataError
+from cep.model.expr import col
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from driver.streams.arrow import record_batches, with_shown_times
+from driver.streams.arrow import instant, record_batches, with_shown_times
 
 NULLABLE = {
     "b": "bool?",
@@ -52,3 +55,15 @@ def test_event_times_at_the_end_are_shown_as_null() -> None:
 
     assert shown() == [] and shown(-5, 0, 2**61 - 1) == [-5, 0, 2**61 - 1]
     assert shown(7, 2**61, -(2**61), 2**61 + 10**6) == [7, None, -(2**61), None]
+
+
+def test_a_promised_time_is_text_by_the_rules_of_rows_an_integer_of_the_unit_or_a_datetime() -> None:
+    """Before, the first text that is refused was 09:00 UTC, and the last one the Monday of the week before."""
+    stream = Stream("s", Schema.of({"t": "timestamp[s]"}), event_time=col("t"), disorder=0)
+    given = ("2020-01-01", "2020-01-01t09:00:00+0900", 1_577_836_800, datetime(2020, 1, 1), datetime(2020, 1, 1, tzinfo=UTC))
+    assert {instant(time, stream) for time in given} == {1_577_836_800_000_000}
+    for text in ("2020-01-01+09:00", "2020-01-01T00:00:00.1234567", "20200101", "soon", "2020-W01"):
+        with pytest.raises(DataError, match=rf"stream 's': '{re.escape(text)}': (expected an instant in ISO 8601|timestamps are stored)"):
+            instant(text, stream)
+    with pytest.raises(DataError, match="1900 to 2199"):
+        instant("+012345-01-31", stream)

@@ -55,3 +55,14 @@ def test_integers_in_lists_of_timestamps_are_of_their_unit() -> None:
 def test_lists_that_are_refused(type_: str, data: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         record_batches(data, stream(type_))
+
+
+@pytest.mark.parametrize("type_", ["int64", "int32", "float64", "string", "timestamp[ms]", "timestamp", "list<int64>", "list<float64>"])
+def test_an_integer_that_python_writes_no_text_of_is_refused_with_its_place(type_: str) -> None:
+    """Before, a ValueError of Python's own."""
+    huge: Any = [10**5000] if type_.startswith("list") else 10**5000
+    with pytest.raises(DataError, match=r"stream 's', field a: .*, row 1: ") as refused:
+        record_batches([{"a": None}, {"a": huge}], stream(f"{type_}?"))
+    assert refused.value.pointer == "/1/a"
+    with pytest.raises(DataError, match="row 0: expected a dict, got a number of thousands of digits"):
+        record_batches([10**5000], stream(f"{type_}?"))

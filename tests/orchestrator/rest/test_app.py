@@ -363,6 +363,7 @@ class TestFiles:
             ("{tmp}/data/other.csv", "other.csv': no column 'name'; there are ip, owner"),
             ("{tmp}/data/other.parquet", "other.parquet': no column 'name'; there are ip, owner"),
             ("{tmp}/data/other.arrow", "other.arrow': no column 'name'; there are ip, owner"),
+            ("{tmp}/data/twice.csv", "twice.csv': 2 columns 'name'; there are ip, name, name"),
             ("{tmp}/data/bad.parquet", "bad.parquet': cannot be read as parquet"),
         ],
     )
@@ -370,6 +371,7 @@ class TestFiles:
         (tmp_path / "secret.csv").touch()
         (tmp_path / "data" / "names.csv").write_text("ip,name\n")
         (tmp_path / "data" / "other.csv").write_text("ip,owner\na,b\n")
+        (tmp_path / "data" / "twice.csv").write_text("ip,name,name\na,b,c\n")
         other = pa.table({"ip": ["a"], "owner": ["b"]})
         pyarrow.parquet.write_table(other, tmp_path / "data" / "other.parquet")
         pyarrow.feather.write_feather(other, tmp_path / "data" / "other.arrow")

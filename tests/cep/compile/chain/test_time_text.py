@@ -11,7 +11,7 @@ from cep.compile.chain.time_text import parsed, written
 from cep.kernels.column import Column
 from cep.kernels.columns import from_arrow, to_arrow
 from cep.model.schema import STRING, TIMESTAMP_US
-from cep.model.time_formats import DIRECTIVES
+from cep.model.times.formats import DIRECTIVES
 from tests.reference.functions import format_time, parse_time
 
 INSTANTS = st.one_of(

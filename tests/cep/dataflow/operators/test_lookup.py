@@ -158,6 +158,35 @@ def test_timestamps_are_texts_instants_or_integers_of_their_unit(name: str, tmp_
     assert found == {column: [at, at] for column in schema.names}
 
 
+@pytest.mark.parametrize("where", [*WRITERS, "in the query"])
+def test_texts_are_instants_each_for_itself_of_any_year(where: str, tmp_path: Path) -> None:
+    """Before, a row of the year 9999 made the table unreadable, and so did texts with a zone beside some without, or beside integers."""
+    texts = ["0001-01-01", "2020-01-01", "2020-01-01T09:30:00.5+09:00", "9999-12-31t23:59:59.999999z", "-1500", None]
+    table = pa.table({"t": pa.array(texts), "n": [0] * 6})
+    schema = Schema.of({"t": "timestamp[ms]?", "n": "int64"})
+
+    def read(given: pa.Table, declared: Schema) -> list[Any]:
+        return values(inline(given, declared) if where == "in the query" else StaticTable(declared, written(tmp_path, where, given)))["t"]
+
+    found = [
+        datetime(1, 1, 1),
+        datetime(2020, 1, 1),
+        datetime(2020, 1, 1, 0, 30, 0, 500_000),
+        datetime.max,
+        datetime(1969, 12, 31, 23, 59, 58, 500_000),
+    ]
+    assert read(table, schema) == [*(at.replace(tzinfo=UTC) for at in found), None]
+    for text, type_ in (
+        ("-1500", "timestamp"),
+        ("2020-01-01T00", "timestamp[ms]"),
+        ("9" * 5000, "timestamp[s]"),
+        ("1" * 18, "timestamp[s]"),
+        ("1500", "timestamp[ns]"),
+    ):
+        with pytest.raises(DataError, match=rf"column 't': expected timestamp.*'{text[:50]}.* is no instant in ISO 8601"):
+            read(pa.table({"t": ["2020-01-01", text], "n": [0, 0]}), Schema.of({"t": type_}))
+
+
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize(
     ("declared", "column", "said"),
@@ -174,6 +203,20 @@ def test_what_does_not_fit_names_file_and_column(name: str, declared: dict[str, 
     path = written(tmp_path, name, pa.table({"k": column, "more": range(len(column))}))
     with pytest.raises(DataError, match=rf"table '{path}'.*{said}"):
         read_table(StaticTable(Schema.of(declared), path), DiskStore())
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_column_twice_is_refused_where_it_is_declared(name: str, tmp_path: Path) -> None:
+    """Before, a KeyError of Arrow's that named no file; of a name that is no UTF-8 a UnicodeDecodeError."""
+    arrays = [pa.array([1]), pa.array(["a"]), pa.array(["b"])]
+    path = written(tmp_path, name, pa.Table.from_arrays(arrays, names=["k", "x", "x"]))
+    assert values(StaticTable(Schema.of({"k": "int64"}), path)) == {"k": [1]}
+    with pytest.raises(DataError, match=f"table '{path}': 2 columns 'x'; there are k, x, x"):
+        read_table(StaticTable(Schema.of({"k": "int64", "x": str}), path), DiskStore())
+    path = written(tmp_path, name, pa.table({"k": [1], "QQQQQQQQ": [1]}))
+    Path(path).write_bytes(Path(path).read_bytes().replace(b"QQQQQQQQ", b"\xff\xfeQQQQQQ"))
+    with pytest.raises(DataError, match=f"table '{path}': cannot be read: .*utf-8"):
+        read_table(StaticTable(Schema.of({"k": "int64"}), path), DiskStore())
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
@@ -63,12 +64,19 @@ Content = list[tuple[int, int]]
 def write(path: Path, content: Content) -> None:
     """As the page says: a new file beside the old one, and renamed."""
     table = pa.table({name: pa.array([row[i] for row in content], pa.int64()) for i, name in enumerate(("k", "n"))})
-    new = path.with_suffix(".new")
-    if path.suffix == ".csv":
-        pa.csv.write_csv(table, new)
-    else:
-        pa.parquet.write_table(table, new)
+    new = path.with_suffix(f".new{path.suffix}")
+    put(table, new)
     os.replace(new, path)
+
+
+def put(table: pa.Table, path: Path) -> None:
+    match path.suffix:
+        case ".csv":
+            pa.csv.write_csv(table, path)
+        case ".arrow":
+            pa.feather.write_feather(table, str(path), "uncompressed")
+        case _:
+            pa.parquet.write_table(table, path)
 
 
 def cut_off(path: Path) -> None:
@@ -77,13 +85,22 @@ def cut_off(path: Path) -> None:
 
 def other_columns(path: Path) -> None:
     write(path, [(1, 2)])
-    renamed = pa.table({"k": [1], "m": [1]})
-    pa.csv.write_csv(renamed, path) if path.suffix == ".csv" else pa.parquet.write_table(renamed, path)
+    put(pa.table({"k": [1], "m": [1]}), path)
 
 
 def other_types(path: Path) -> None:
-    texts = pa.table({"k": ["a"], "n": [1]})
-    pa.csv.write_csv(texts, path) if path.suffix == ".csv" else pa.parquet.write_table(texts, path)
+    put(pa.table({"k": ["a"], "n": [1]}), path)
+
+
+def a_column_twice(path: Path) -> None:
+    """Before, a KeyError ended the query, and of CSV the first one was taken."""
+    put(pa.Table.from_arrays([pa.array([1]), pa.array([10]), pa.array([20])], names=["k", "n", "n"]), path)
+
+
+def a_name_that_is_no_text(path: Path) -> None:
+    """Before, a UnicodeDecodeError ended the query."""
+    put(pa.table({"k": [1], "n": [10], "QQQQQQQQ": [1]}), path)
+    path.write_bytes(path.read_bytes().replace(b"QQQQQQQQ", b"\xff\xfeQQQQQQ"))
 
 
 def a_folder(path: Path) -> None:
@@ -97,6 +114,8 @@ BREAKS: dict[str, Callable[[Path], None]] = {
     "other columns": other_columns,
     "other types": other_types,
     "a folder": a_folder,
+    "a column twice": a_column_twice,
+    "a name that is no text": a_name_that_is_no_text,
 }
 
 
@@ -318,9 +337,10 @@ def kept(reader: TableVersionsOperator, watermark: int) -> list[list[Any]]:
     return [list(row) for batch in found for row in zip(*(column.values.tolist() for column in batch.columns.values()), strict=True)]
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv"])
 @pytest.mark.parametrize("broken", BREAKS)
-def test_what_cannot_be_read_leaves_the_version_before_it_in_use_and_says_why(broken: str, tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
+def test_what_cannot_be_read_leaves_the_version_before_it_in_use_and_says_why(broken: str, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"t.{suffix}"
     write(path, [(1, 10)])
     reader = deployed(Parts.of(path))
     assert kept(reader, 1) == [[1, MIN_TIME, 1, 10], [1, 10, 0, 0]] and reader.notes == ()

@@ -12,20 +12,22 @@ import errno
 import json
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
 from cep.dataflow.channel import Inbox
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.sources.blocks import cut_blocks
+from cep.dataflow.sources.blocks import Extent, cut_blocks
 from cep.dataflow.sources.files import FileSource
 from cep.dataflow.sources.opening import BLOCK_FORMATS, check_file, format_of
 from cep.dataflow.sources.published import PublishedSource
@@ -206,6 +208,31 @@ def test_what_is_another_file_is_refused_where_it_is_planned(format_: Format, tm
     stream = Stream("s", SCHEMA, col("ts"), 0, format_.files(str(tmp_path / "f")))
     with pytest.raises(DataError, match=str(tmp_path / "f")):
         check_file(stream, str(tmp_path / "f"), DiskStore())
+
+
+@pytest.mark.parametrize("name", ["parquet", "arrow"])
+def test_a_column_twice_is_refused_where_it_is_planned_and_where_it_is_read(name: str, tmp_path: Path) -> None:
+    """Before, a KeyError of Arrow's that named no file; of a name that is no UTF-8 a UnicodeDecodeError."""
+    path, format_ = tmp_path / "f", WRITERS[name]
+    write = pq.write_table if name == "parquet" else partial(pa.feather.write_feather, compression="uncompressed")
+    write(pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["k", "v", "v"]), str(path))
+    once, twice = (Stream("s", Schema.of(fields), files=format_.files(str(path))) for fields in ({"k": int}, {"k": int, "v": int}))
+    check_file(once, str(path), DiskStore())
+    with pytest.raises(DataError, match=f"file '{path}': 2 columns 'v'; there are k, v, v"):
+        check_file(twice, str(path), DiskStore())
+    assert list(cut_of(once, {"k"}, path)) == list(cut_of(twice, {"k"}, path)) and list(cut_of(once, {"k"}, path))
+    with pytest.raises(ClusterError, match=f"file '{path}' cannot be read: .*2 columns 'v'"):
+        list(cut_of(twice, {"k", "v"}, path))
+    write(pa.table({"k": [1], "QQQQQQQQ": [1]}), str(path))
+    path.write_bytes(path.read_bytes().replace(b"QQQQQQQQ", b"\xff\xfeQQQQQQ"))
+    with pytest.raises(DataError, match=f"file '{path}': .*utf-8"):
+        check_file(once, str(path), DiskStore())
+    with pytest.raises(ClusterError, match=f"file '{path}' cannot be read: .*utf-8"):
+        list(cut_of(once, {"k"}, path))
+
+
+def cut_of(stream: Stream, needed: set[str], path: Path) -> Iterator[Extent]:
+    return format_of(stream, needed, DiskStore()).cut(str(path), path.stat().st_size)
 
 
 @pytest.mark.parametrize("name", ["parquet", "arrow"])

@@ -1,5 +1,8 @@
-"""Instants as text in ISO 8601, of all years that int64 µs have: those without four digits are written with a sign and six, as in
-`+012345-01-31T00:00:00+00:00`. What is written is read as the same instant."""
+"""Instants as text in ISO 8601, one at a time. Whole columns are read by `cep.kernels.literals.calendar`, by the same rules.
+
+Years without four digits are written with a sign and six, as in `+012345-01-31T00:00:00+00:00`; so there is a text for all instants that
+int64 µs have. What is written is read as the same instant.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ import re
 from datetime import UTC, datetime, timedelta
 
 _FORM = re.compile(
-    r"(?P<year>\d{4}|[+-]\d{6})-(?P<month>\d\d)-(?P<day>\d\d)"
-    r"(?:[T ](?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?)?"
-    r"(?P<zone>Z|[+-]\d\d:?\d\d)?)?"
+    r"(?P<year>(?!0000)\d{4}|[+-]\d{6})-(?P<month>\d\d)-(?P<day>\d\d)"
+    r"(?:[Tt ](?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?)?"
+    r"(?P<zone>[Zz]|[+-]\d\d:?\d\d)?)?"
 )
+_EXPECTED = "expected an instant in ISO 8601 such as '2024-05-01T12:00:00Z'"
 _US = timedelta(microseconds=1)
 _CYCLE_YEARS = 400  # after which the calendar is the same again; Python's own has the years 1 to 9999
 _CYCLE_US = timedelta(days=146_097) // _US
@@ -30,17 +34,21 @@ def instant_text(microseconds: int) -> str:
     return (f"{year:04d}" if 1 <= year <= 9999 else f"{year:+07d}") + shown.isoformat()[4:]
 
 
-def read_instant(text: str) -> Instant:
-    """By the rules of `docs/values.md`; without a zone it is UTC. Raises ValueError: it is none, or not a whole number of µs."""
+def read_instant(text: str, signed_years: bool = False) -> Instant:
+    """By the rules of `docs/values.md`; without a zone it is UTC. `signed_years`: those with a sign and six digits are read, too. Raises
+    ValueError: it is none, or not a whole number of µs."""
     found = _FORM.fullmatch(text) if text.isascii() else None
-    if found is None:
-        raise ValueError("expected an instant in ISO 8601, such as 2024-05-01T12:00:00Z")
+    if found is None or (text[0] in "+-" and not signed_years):
+        raise ValueError(_EXPECTED)
     fraction = (found["fraction"] or "").ljust(9, "0")
     if fraction[6:].strip("0"):
         raise ValueError("timestamps are stored in whole µs")
     cycles, year = divmod(int(found["year"]) - _BASE.year, _CYCLE_YEARS)
     month, day, hour, minute, second = (int(found[part] or 0) for part in ("month", "day", "hour", "minute", "second"))
-    local = datetime(_BASE.year + year, month, day, hour, minute, second, int(fraction[:6]), UTC)
+    try:
+        local = datetime(_BASE.year + year, month, day, hour, minute, second, int(fraction[:6]), UTC)
+    except ValueError:
+        raise ValueError(_EXPECTED) from None
     microseconds = (local - _BASE) // _US + _BASE_US + cycles * _CYCLE_US - _offset_us(found["zone"])
     if not -(2**63) <= microseconds < 2**63:
         raise ValueError("it is too far from 1970")
@@ -49,7 +57,7 @@ def read_instant(text: str) -> Instant:
 
 def _offset_us(zone: str | None) -> int:
     """How much a zone is before UTC. Raises ValueError: there is none so far."""
-    if zone is None or zone == "Z":
+    if zone is None or zone in "Zz":
         return 0
     hours, minutes = int(zone[1:3]), int(zone[-2:])
     if hours > 23 or minutes > 59:

@@ -1,0 +1,1 @@
+"""Instants as text: in ISO 8601, and in formats of the query's own."""
