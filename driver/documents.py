@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from cep.errors import CepError, QueryError
 from cep.model import query as queries
+from cep.service.documents import read_json
 from cep.service.yaml_documents import load_yaml, load_yaml_documents
 
 Document = Annotated[Path, typer.Argument(help="A query: JSON, or YAML if it ends in .yaml or .yml.")]
@@ -47,7 +47,7 @@ def _parsed(path: Path, yaml: Callable[[str], Any]) -> Any:
         raise CepError(f"{path} is SQL, not a document: `cep sql -f {path}` runs its statements, EXPLAIN among them")
     try:
         text = path.read_text("utf-8-sig")
-        return yaml(text) if _is_yaml(path) else json.loads(text)
+        return yaml(text) if _is_yaml(path) else read_json(text.encode())
     except OSError as error:
         raise CepError(f"{path}: {error.strerror}") from None
     except ValueError as error:

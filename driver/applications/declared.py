@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -15,6 +14,7 @@ from cep.model.query import Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.validate import validate
+from cep.service.documents import read_json
 from cep.service.yaml_documents import load_yaml
 from driver.applications.reading import ApplicationPart, WrittenApplication
 
@@ -162,7 +162,7 @@ def _of_form(name: str, document: dict[str, Any], part: ApplicationPart, known: 
     if path.endswith(".sql"):
         return _of_sql(name, text, known)
     try:
-        return queries.from_json((json.loads(text) if path.endswith(".json") else load_yaml(text)) | {"name": name})
+        return queries.from_json((read_json(text.encode()) if path.endswith(".json") else load_yaml(text)) | {"name": name})
     except QueryError as error:
         raise QueryError(f"{path}: at {error.pointer or '/'}: {error.message}", "/file") from None
     except (ValueError, TypeError) as error:

@@ -80,6 +80,11 @@ WRONG = {
     "a type": ("streams: {s: {schema: {a: itn}}}", "itn", "/streams/s/schema/a"),
     "no schema": ("streams: {s: {disorder: 2s}}", "expected a mapping from columns to types", "/streams/s/schema"),
     "another name": ("streams: {s: {name: t, schema: {a: int64}}}", "the name is 't' here, and 's' as its key", "/streams/s/name"),
+    "a key twice in a file": (
+        "queries: {q: {file: twice.json}}",
+        "twice.json cannot be read as a query: The key 'name' stands",
+        "/queries/q/file",
+    ),
     "no such file": ("queries: {q: {file: none.yaml}}", "none.yaml: No such file", "/queries/q"),
     "no query": ("queries: {q: {file: a.yaml}}", "unknown key", "/queries/q/file"),
     "reads what it puts out": (f"{OF_N}queries: {{q: {FILTER % ('s', 's')}}}", "both reads and writes the stream 's'", "/queries/q"),
@@ -92,6 +97,7 @@ WRONG = {
 
 @pytest.mark.parametrize("text, said, pointer", WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, said: str, pointer: str) -> None:
+    (tmp_path / "twice.json").write_text('{"name": "q", "operators": [], "outputs": [], "name": "r"}')
     with pytest.raises(QueryError, match=re.escape(said)) as error:
         of(tmp_path, text)
     assert error.value.pointer.startswith(pointer)
