@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from typing import Any, NoReturn
 
-from cep.service.yaml_documents import DEPTH_MAX, load_yaml
+from cep.service.yaml_documents import DEPTH_MAX, load_yaml, load_yaml_documents
 
 DOCUMENT_BYTES_MAX = 1 << 20
 """Bytes of a JSON document, and of one element of a list: a query must fit into a node of ZooKeeper, which holds less."""
@@ -47,6 +47,11 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_object)
 def read_yaml(body: bytes) -> Any:
     """Raises ValueError: it is no YAML, or not made of what documents are made of."""
     return checked_document(load_yaml(_text(body)))
+
+
+def read_yaml_documents(body: bytes) -> list[Any]:
+    """Those that `---` separates. Raises ValueError, likewise."""
+    return list(map(checked_document, load_yaml_documents(_text(body))))
 
 
 def read_json(body: bytes) -> Any:
