@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +10,7 @@ import typer
 
 from cep.errors import CepError, QueryError
 from cep.model import query as queries
-from cep.service.yaml_documents import load_yaml, load_yaml_documents
+from cep.service.documents import read_json, read_yaml, read_yaml_documents
 
 Document = Annotated[Path, typer.Argument(help="A query: JSON, or YAML if it ends in .yaml or .yml.")]
 NameArgument = Annotated[str, typer.Argument(help="The query's name.")]
@@ -23,7 +22,7 @@ def is_document(query: str) -> bool:
 
 def read_document(path: Path) -> dict[str, Any]:
     """The document, checked as far as it can be here: an error names the file and points into it."""
-    document = _parsed(path, load_yaml)
+    document = _parsed(path, read_yaml)
     try:
         queries.from_json(document)
     except QueryError as error:
@@ -33,7 +32,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 def documents_in(path: Path) -> list[dict[str, Any]]:
     """The queries in a file: a document, a list of them, or in YAML several; whether each is a query, the cluster says."""
-    read = _parsed(path, load_yaml_documents)
+    read = _parsed(path, read_yaml_documents)
     found = read if _is_yaml(path) else [read]
     inside = [each for document in found for each in (document if isinstance(document, list) else [document])]
     if not all(isinstance(query, dict) for query in inside):
@@ -41,13 +40,12 @@ def documents_in(path: Path) -> list[dict[str, Any]]:
     return inside
 
 
-def _parsed(path: Path, yaml: Callable[[str], Any]) -> Any:
+def _parsed(path: Path, yaml: Callable[[bytes], Any]) -> Any:
     """What is written in a file, in YAML as `yaml` reads it. Raises CepError."""
     if path.suffix == ".sql":
         raise CepError(f"{path} is SQL, not a document: `cep sql -f {path}` runs its statements, EXPLAIN among them")
     try:
-        text = path.read_text("utf-8-sig")
-        return yaml(text) if _is_yaml(path) else json.loads(text)
+        return (yaml if _is_yaml(path) else read_json)(path.read_bytes())
     except OSError as error:
         raise CepError(f"{path}: {error.strerror}") from None
     except ValueError as error:

@@ -35,6 +35,14 @@ def shorter(query: Query, full: Query) -> Query | None:
     return None if same and query.options.recover == full.options.recover else query
 
 
+def written_name(query: Query, name: str) -> str:
+    """The name that the operator `name` of a query in full has in `query`, as its user wrote it."""
+    if any(each.name == name for each in query.operators):
+        return name
+    short = (each for each in query.operators if name.startswith(f"{each.name}."))
+    return next((each.name for each in short if any(part.name == name for part in in_full(each))), name)
+
+
 def in_full(operator: Operator) -> Iterator[Operator]:
     """What stands for `operator`, in topological order."""
     for each in operator.in_full():

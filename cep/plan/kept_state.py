@@ -210,8 +210,8 @@ def _functions(side: ComparedQuery, aggregate: Aggregate) -> dict[str, str]:
             found[name] = f"{phrases.function(function)} over {restrict(schema, function.columns)}"
             found[name] += ", its event time" * (function.column in times)
         if function.name in OF_A_ROW:
-            alike = (each.column for _, each in aggregate.functions if (each.name, each.by) == (function.name, function.by))
-            found[name] += f", of a row kept as {', '.join(dict.fromkeys(map(str, alike)))}"
+            alike = {str(each.column) for _, each in aggregate.functions if (each.name, each.by) == (function.name, function.by)}
+            found[name] += f", of a row kept as {', '.join(sorted(alike))}"
     return found
 
 

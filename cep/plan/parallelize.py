@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cep.errors import QueryError, escaped, meant
+from cep.model.contract.operator import NO_KEY
 from cep.model.operators import Operator
+from cep.plan.expand import written_name
 from cep.plan.lineage import CommonKey, common_key, entries_of, group_by
 from cep.plan.physical import PhysicalPlan, Subquery
 from cep.plan.place import lots
@@ -28,7 +30,7 @@ def parallelize(plan: PhysicalPlan) -> PhysicalPlan:
     if plan.query.options.replicas > 1:
         _check_replicas(plan)
     wanted = plan.query.options.parallelism or min(len(lot) for lot in lots(plan))
-    why = {s.name: _why_one_reader(plan, s) or _why_one(s, operators_of(plan, s)) for s in plan.subqueries}
+    why = {s.name: _why_one_reader(plan, s) or _why_one(plan, s) for s in plan.subqueries}
     asked = _asked(plan, why)
     subqueries = tuple(replace(s, parallelism=asked.get(s.name, 1 if why[s.name] else wanted)) for s in plan.subqueries)
     notes = tuple(f"{name} runs on one instance: {reason}" for name, reason in why.items() if reason and wanted > 1)
@@ -63,20 +65,26 @@ def replica_key(plan: PhysicalPlan) -> CommonKey:
     return common_key(tuple(topological(plan.query).values()))
 
 
-def _why_one(subquery: Subquery, operators: tuple[Operator, ...]) -> str:
+def _why_one(plan: PhysicalPlan, subquery: Subquery) -> str:
     """Why more instances would change answers; empty if they would not."""
     if not subquery.stateful:
         return ""
     if subquery.streams:
         return "it reads its stream and keeps state, and rows cannot be routed before they are read"
+    operators = operators_of(plan, subquery)
     if is_spread_theta(operators):
         return ""
     obstacle = common_key(operators).obstacle
     if obstacle is None:
         return ""
     if obstacle.why_together:
-        return f"operator {obstacle.name!r} {obstacle.why_together}"
-    return f"no field that enters unchanged is in the group-by of {obstacle.name!r} and all stateful operators before"
+        return f"operator {_name(plan, obstacle)} {obstacle.why_together}"
+    return f"no field that enters unchanged is in the group-by of {_name(plan, obstacle)} and all stateful operators before"
+
+
+def _name(plan: PhysicalPlan, operator: Operator) -> str:
+    """As its user wrote it, in quotes."""
+    return repr(written_name(plan.written, operator.name))
 
 
 def is_spread_theta(operators: tuple[Operator, ...]) -> bool:
@@ -95,10 +103,12 @@ def is_spread_theta(operators: tuple[Operator, ...]) -> bool:
 def _check_replicas(plan: PhysicalPlan) -> None:
     key, asked = replica_key(plan), f"replicas={plan.query.options.replicas}"
     if key.obstacle is not None:
-        name, by = key.obstacle.name, group_by(key.obstacle)
+        name, by = _name(plan, key.obstacle), group_by(key.obstacle)
+        if key.obstacle.why_together not in ("", NO_KEY):
+            raise QueryError(f"{asked}: operator {name} {key.obstacle.why_together}; replicas have nothing in common", REPLICAS_POINTER)
         why = f"is grouped by {', '.join(by)}, of which no" if by else "has no group-by, so no"
         raise QueryError(
-            f"{asked}: operator {name!r} {why} field comes unchanged from the streams and is in the group-by of the "
+            f"{asked}: operator {name} {why} field comes unchanged from the streams and is in the group-by of the "
             f"stateful operators before it too; its groups would be torn between replicas",
             REPLICAS_POINTER,
         )
@@ -117,7 +127,7 @@ def _why_apart(plan: PhysicalPlan, stream: str) -> str:
         if stream in met and len(met) > 1:
             others = ", ".join(repr(each) for each in sorted(met - {stream}))
             return (
-                f"operator {operator.name!r} brings rows of stream {stream!r} together with those of {others}, and each replica reads "
-                f"files of {stream!r} of its own, whatever is in the others; publish the streams"
+                f"operator {_name(plan, operator)} brings rows of stream {stream!r} together with those of {others}, and each replica "
+                f"reads files of {stream!r} of its own, whatever is in the others; publish the streams"
             )
     return ""

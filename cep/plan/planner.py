@@ -81,7 +81,8 @@ def check_plannable(query: Query, known_streams: Mapping[str, Stream]) -> None:
     except RecursionError:
         raise too_nested() from None
     workers = tuple(Worker(f"im-{i}", i, i, "") for i in range(max(2, query.options.replicas)))
-    bare = PhysicalPlan(validated.query, dict(validated.sources), workers=workers, buckets=query.options.buckets)
+    full, short = validated.query, shorter(query, validated.query)
+    bare = PhysicalPlan(full, dict(validated.sources), workers=workers, buckets=query.options.buckets, short=short)
     reduce(lambda so_far, rewrite: rewrite(so_far), _REWRITES, bare)
 
 

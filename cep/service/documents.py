@@ -1,7 +1,7 @@
 """Documents and rows that come from outside, as values: one door, behind which there is nothing that a later step chokes on.
 
-A value is made of null, bools, numbers that are finite and of 64 bits, texts that UTF-8 can write, lists, and objects with texts as keys.
-Python lets no other thread run while it reads a piece of JSON, so a list, which may be long, is read element by element.
+A value is made of null, bools, numbers that are finite and of 64 bits, texts that UTF-8 can write, lists, and objects with texts as keys,
+each once. Python lets no other thread run while it reads a piece of JSON, so a list, which may be long, is read element by element.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from typing import Any, NoReturn
 
-from cep.service.yaml_documents import DEPTH_MAX, load_yaml
+from cep.service.yaml_documents import DEPTH_MAX, load_yaml, load_yaml_documents
 
 DOCUMENT_BYTES_MAX = 1 << 20
 """Bytes of a JSON document, and of one element of a list: a query must fit into a node of ZooKeeper, which holds less."""
@@ -29,12 +30,28 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
+class _Twice(Exception):
+    """A key stands twice in an object."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _Twice(next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1))
+    return found
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_object)
 
 
 def read_yaml(body: bytes) -> Any:
     """Raises ValueError: it is no YAML, or not made of what documents are made of."""
     return checked_document(load_yaml(_text(body)))
+
+
+def read_yaml_documents(body: bytes) -> list[Any]:
+    """Those that `---` separates. Raises ValueError, likewise."""
+    return list(map(checked_document, load_yaml_documents(_text(body))))
 
 
 def read_json(body: bytes) -> Any:
@@ -92,6 +109,8 @@ def _value(text: str, begin: int) -> tuple[Any, int]:
         value, end = _DECODER.raw_decode(text, begin)
     except RecursionError:
         raise ValueError(f"more than {DEPTH_MAX} lists and objects are in each other") from None
+    except _Twice as error:
+        raise json.JSONDecodeError(f"The key {str(error)[:100]!r} stands twice in an object of what begins here", text, begin) from None
     if end - begin > DOCUMENT_BYTES_MAX:
         raise ValueError(f"a document of {end - begin:,} characters, expected at most {DOCUMENT_BYTES_MAX:,}")
     return checked_document(value), end

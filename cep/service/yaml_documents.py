@@ -1,12 +1,12 @@
-"""YAML as its version 1.2 has it: of the words of version 1.1 only true and false are bools, so that a join's `on` stays a key, and a date
-is a text. libyaml scans it; what it is made of is put together here, so that it has no aliases, no tags, not too much depth, and no
-long numbers.
+"""YAML as the core schema of its version 1.2 has it: only true and false are bools, so that a join's `on` stays a key; a date is a text;
+`010` is ten; and a key stands once in its mapping. libyaml scans it; what it is made of is put together here, so that it has no aliases, no
+tags, not too much depth, and no long numbers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 import yaml
@@ -18,9 +18,10 @@ DEPTH_MAX = 250
 TOO_DEEP = f"more than {DEPTH_MAX} lists and mappings are in each other"
 
 NUMBER_CHARS_MAX = 100
-"""Of anything but a text: one of version 1.1 may be in base 60, whose reading takes time with the square of its length."""
+"""Of anything but a text: reading a number takes time with the square of its length, and none of 64 bits needs so many."""
 
-_BOOL, _DATE, _TEXT = (f"tag:yaml.org,2002:{name}" for name in ("bool", "timestamp", "str"))
+_NULL, _BOOL, _INT, _FLOAT, _TEXT = (f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str"))
+_BASES = {"0o": 8, "0x": 16}
 T = TypeVar("T")
 
 
@@ -54,16 +55,47 @@ class _Loader(Composer, yaml.CSafeLoader):
             raise _refused(f"{node.value[:20]}… is a number of {len(node.value):,} characters", node)
         return node
 
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+        found: dict[Hashable, Any] = {}
+        lines: dict[Hashable, int] = {}
+        for key_node, value_node in node.value:
+            key = self.construct_object(key_node, deep=deep)
+            if not isinstance(key, Hashable):
+                raise _refused("a list or a mapping is no key", key_node)
+            if key in found:
+                raise _refused(f"the key {str(key)[:100]!r} stands in line {lines[key]} already; a mapping has each key once", key_node)
+            found[key] = self.construct_object(value_node, deep=deep)
+            lines[key] = key_node.start_mark.line + 1
+        return found
+
+    def construct_yaml_int(self, node: Any) -> int:
+        return int(node.value.removeprefix("0o"), _BASES.get(node.value[:2], 10))
+
 
 def _refused(why: str, where: Any) -> yaml.YAMLError:
     return yaml.composer.ComposerError(None, None, why, where.start_mark)
 
 
-_Loader.yaml_implicit_resolvers = {
-    letter: [(tag, pattern) for tag, pattern in resolvers if tag not in (_BOOL, _DATE)]
-    for letter, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(_BOOL, re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+_CORE = (
+    (_NULL, "~|null|Null|NULL|", ["~", "n", "N", ""]),
+    (_BOOL, "true|True|TRUE|false|False|FALSE", list("tTfF")),
+    (_INT, "[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    (_FLOAT, r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.0123456789")),
+)
+
+
+class _Dumper(yaml.SafeDumper):
+    """It puts texts in quotes that either version would read as something else."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Loader.yaml_implicit_resolvers = {}  # none of version 1.1
+for _tag, _pattern, _first in _CORE:
+    for _each in (_Loader, _Dumper):
+        _each.add_implicit_resolver(_tag, re.compile(rf"(?:{_pattern})\Z"), _first)
+_Loader.add_constructor(_INT, _Loader.construct_yaml_int)
 
 
 def load_yaml_documents(text: str | bytes) -> list[Any]:
@@ -74,6 +106,12 @@ def load_yaml_documents(text: str | bytes) -> list[Any]:
 def load_yaml(text: str | bytes) -> Any:
     """The document. Raises ValueError where it is none."""
     return _read(lambda: yaml.load(text, _Loader))  # safe: built on SafeLoader
+
+
+def written_yaml(document: Any) -> str:
+    """A text that is read as this document."""
+    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return text
 
 
 def _read(load: Callable[[], T]) -> T:

@@ -8,10 +8,10 @@ import difflib
 from typing import Any
 from urllib.parse import quote
 
-import yaml
 from nicegui import ui
 
 from cep.errors import CepError, NotFound, QueryError, counted
+from cep.service.yaml_documents import load_yaml, written_yaml
 from console.alarms import query_page
 from console.pages.previewing import PreviewPanel
 from console.places import JSON, SQL, YAML, kind_of, place_of
@@ -153,8 +153,8 @@ class Editor:
         if self._kind_now == SQL:
             return self._name.value or "unnamed"
         try:
-            read = yaml.safe_load(self._text.value)
-        except yaml.YAMLError:
+            read = load_yaml(self._text.value)
+        except ValueError:
             read = None
         if not isinstance(read, dict) or not isinstance(read.get("name"), str):
             ui.notify("the document has no name", type="negative")
@@ -232,7 +232,7 @@ def _plan_lines(explained: str) -> list[str]:
 async def document_of(shell: Shell, name: str) -> str | None:
     """The document of a deployed query as YAML; None: it is not there, which is said."""
     found: Any = await shell.call(lambda: shell.rest.get(path("queries", name) + "?figures=false"))
-    return None if found is None else yaml.safe_dump(found["document"], sort_keys=False, allow_unicode=True, width=120)
+    return None if found is None else written_yaml(found["document"])
 
 
 def register(shell: Shell) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -15,7 +17,7 @@ from cep.model.query import Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.validate import validate
-from cep.service.yaml_documents import load_yaml
+from cep.service.documents import read_json, read_yaml
 from driver.applications.reading import ApplicationPart, WrittenApplication
 
 _OF_DOCUMENTS = ("streams", "operators", "outputs", "late")
@@ -50,32 +52,73 @@ def declared(written: WrittenApplication, known: Mapping[str, Stream]) -> Applic
     own = {name: _stream(name, part) for name, part in written.streams.items()}
     there = dict(known) | own
     ordered: dict[str, Query] = {}
-    waiting = dict(written.queries)
-    while waiting:
-        before, errors = set(waiting), dict[str, QueryError]()
-        for name, part in list(waiting.items()):
-            try:
-                query = _query(name, part, there)
-                schemas = _checked(query, part, there)
-            except QueryError as error:
-                errors[name] = error  # perhaps it reads one that comes later
-                continue
-            _check_outputs(query, ordered, own, part)
-            there |= {put_out: Stream(put_out, schema) for put_out, schema in schemas.items()}
-            ordered[name] = query
-            del waiting[name]
-        if errors.keys() == before:
-            raise _cause(errors, waiting)
+    waiting = {name: _Waiting(part) for name, part in written.queries.items()}
+    came: list[str] = []
+    for name in _worth_trying(waiting, came):
+        each = waiting[name]
+        each.tried_at = len(came)
+        try:
+            query = _query(name, each.part, there)
+            schemas = _checked(query, each.part, there)
+        except QueryError as error:
+            each.error = error  # perhaps it reads one that comes later
+            continue
+        _check_outputs(query, ordered, own, each.part)
+        there |= {put_out: Stream(put_out, schema) for put_out, schema in schemas.items()}
+        came += schemas
+        ordered[name] = query
+        del waiting[name]
+    if waiting:
+        raise _cause(waiting)
     return Application(written.name, own, ordered, _connectors(written))
 
 
-def _cause(errors: Mapping[str, QueryError], waiting: Mapping[str, ApplicationPart]) -> QueryError:
+class _Waiting:
+    """A query that is not bound yet. `tried_at`: how many outputs had come when it was tried last; -1: it never was. `error`: of then."""
+
+    def __init__(self, part: ApplicationPart) -> None:
+        self.part = part
+        self.tried_at = -1
+        self.error = QueryError("")
+
+    def names_one(self, came: Sequence[str]) -> bool:
+        """Does it name an output that has come since? One that was never tried is worth it, too."""
+        return self.tried_at < 0 or any(put_out.casefold() in self._text for put_out in came[self.tried_at :])
+
+    @cached_property
+    def _text(self) -> str:
+        """All that is written of it; SQL's names ignore case."""
+        text, file = json.dumps(self.part.document, ensure_ascii=False), self.part.document.get("file")
+        if isinstance(file, str):
+            with suppress(QueryError):  # it is said where the query is made
+                text += self.part.text(file)
+        return text.casefold()
+
+
+def _worth_trying(waiting: Mapping[str, _Waiting], came: Sequence[str]) -> Iterator[str]:
+    """The names of those that may find now what they lacked, until nothing more comes. To bind all of them for every output takes time with
+    the square of their number; that is done only where none names what came, since a name may be written with escapes."""
+    found = True
+    while found:
+        found = False
+        for name in list(waiting):
+            if waiting[name].names_one(came):
+                found = True
+                yield name
+        for name in () if found else list(waiting):
+            if waiting[name].tried_at < len(came):
+                found = True
+                yield name
+
+
+def _cause(waiting: Mapping[str, _Waiting]) -> QueryError:
     """The error that is not about the output of another query that is wrong itself, if there is one."""
-    for name, error in errors.items():
-        others = {put_out for other, part in waiting.items() if other != name for put_out in (other, *_named_outputs(part))}
-        if not any(repr(put_out) in error.message for put_out in others):
-            return error
-    return next(iter(errors.values()))
+    named = {name: (name, *_named_outputs(each.part)) for name, each in waiting.items()}
+    for name, each in waiting.items():
+        others = (put_out for other, outputs in named.items() if other != name for put_out in outputs)
+        if not any(repr(put_out) in each.error.message for put_out in others):
+            return each.error
+    return next(iter(waiting.values())).error
 
 
 def _named_outputs(part: ApplicationPart) -> Iterator[str]:
@@ -162,7 +205,8 @@ def _of_form(name: str, document: dict[str, Any], part: ApplicationPart, known: 
     if path.endswith(".sql"):
         return _of_sql(name, text, known)
     try:
-        return queries.from_json((json.loads(text) if path.endswith(".json") else load_yaml(text)) | {"name": name})
+        read = read_json if path.endswith(".json") else read_yaml
+        return queries.from_json(read(text.encode()) | {"name": name})
     except QueryError as error:
         raise QueryError(f"{path}: at {error.pointer or '/'}: {error.message}", "/file") from None
     except (ValueError, TypeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -85,8 +86,9 @@ def _with_included(path: Path, within: tuple[Path, ...]) -> Iterator[_File]:
     document = _read(path, lambda path: load_yaml(path.read_text("utf-8-sig")))
     if not isinstance(document, dict):
         raise _wrong(path, f"expected a mapping with {', '.join(KEYS)}; got {type(document).__name__}")
+    _check_keys(document, path, "")
     for key in document.keys() - set(KEYS):
-        raise _wrong(path, f"unknown key {key!r}{meant(key, KEYS)}; an application has {', '.join(KEYS)}", f"/{escaped(str(key))}")
+        raise _wrong(path, f"unknown key {key!r}{meant(key, KEYS)}; an application has {', '.join(KEYS)}", f"/{escaped(key)}")
     if within and "application" in document:
         raise _wrong(path, "a file that is included names no application", "/application")
     file = _File(path, document)
@@ -97,15 +99,26 @@ def _with_included(path: Path, within: tuple[Path, ...]) -> Iterator[_File]:
     yield file
 
 
+def _check_keys(value: Any, file: Path, pointer: str) -> None:
+    """Raises QueryError: a key is no text."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if not isinstance(key, str):
+                raise _wrong(file, f"the key {json.dumps(key)} is no text; write it in quotes", pointer)
+            _check_keys(each, file, f"{pointer}/{escaped(key)}")
+    elif isinstance(value, list):
+        for i, each in enumerate(value):
+            _check_keys(each, file, f"{pointer}/{i}")
+
+
 def _variables(files: list[_File], given: Mapping[str, Variable]) -> Mapping[str, Variable]:
     """Those of a file count before those of files that it includes; those that are given, before all."""
     values: dict[str, Variable] = {}
     for file in files:
         for name, value in file.part("variables", dict, "a mapping from names to values").items():
-            if not isinstance(name, str) or not isinstance(value, Variable):
-                raise _wrong(
-                    file.path, f"variable {name!r}: expected a text, a number or a bool, got {value!r}", f"/variables/{escaped(str(name))}"
-                )
+            if not isinstance(value, Variable):
+                why = f"variable {name!r}: expected a text, a number or a bool, got {value!r}"
+                raise _wrong(file.path, why, f"/variables/{escaped(name)}")
             values[name] = value
     for name in given:
         if name not in values:
@@ -118,8 +131,8 @@ def _parts(files: list[_File], key: str, values: Mapping[str, Variable]) -> Mapp
     parts: dict[str, ApplicationPart] = {}
     for file in files:
         for name, document in file.part(key, dict, "a mapping from names to what they are").items():
-            pointer = f"/{key}/{escaped(str(name))}"
-            if not isinstance(name, str) or not isinstance(document, dict):
+            pointer = f"/{key}/{escaped(name)}"
+            if not isinstance(document, dict):
                 raise _wrong(file.path, f"expected a mapping, got {document!r}", pointer)
             if name in parts and parts[name].file.resolve() != file.path.resolve():
                 raise _wrong(file.path, f"{name!r} stands in {parts[name].file} already", pointer)
@@ -130,7 +143,7 @@ def _parts(files: list[_File], key: str, values: Mapping[str, Variable]) -> Mapp
 def _filled(value: Any, values: Mapping[str, Variable], file: Path, pointer: str) -> Any:
     """With the values of variables in its texts. A text that is one variable alone is that value, be it a number."""
     if isinstance(value, dict):
-        return {key: _filled(each, values, file, f"{pointer}/{escaped(str(key))}") for key, each in value.items()}
+        return {key: _filled(each, values, file, f"{pointer}/{escaped(key)}") for key, each in value.items()}
     if isinstance(value, list):
         return [_filled(each, values, file, f"{pointer}/{i}") for i, each in enumerate(value)]
     if not isinstance(value, str):

@@ -9,7 +9,23 @@ from typing import Any
 
 import pytest
 
-from driver import TIME, Conflict, LocalCluster, Publisher, Query, QueryError, Running, col, count, max_, stream, sum_, window_start
+from driver import (
+    TIME,
+    Conflict,
+    LocalCluster,
+    Publisher,
+    Query,
+    QueryError,
+    Running,
+    arg_max,
+    col,
+    count,
+    first,
+    max_,
+    stream,
+    sum_,
+    window_start,
+)
 from tests.cluster.test_recovery import RECOVER, kill, kill_of_all
 from tests.support.waiting import until
 
@@ -79,6 +95,61 @@ def test_what_cannot_be_upgraded_is_said_and_it_runs_on(cluster: LocalCluster) -
         running.upgrade(weighed("kept", 1))
     assert running.status()["state"] == "running" and running.status()["recovery"]["attempts"] == 0
     running.stop()
+
+
+OF_ONE_ROW = {
+    "word": first("word"), "n": count(), "part": first("part"), "at": arg_max("word", "weight"), "most": max_("weight"),
+    "of": arg_max("part", "weight"),
+}  # fmt: skip
+
+
+def of_one_row(*functions: str, most: float) -> Query:
+    columns = {"part": "int64?", "word": "string?", "weight": float}
+    read = stream("placed.in", t="timestamp[ms]", key=int, **columns, event_time="t", disorder="0s")
+    made = (
+        Query("placed")
+        .source(read)
+        .filter("sound", col("weight") < most)
+        .aggregate("w", TIME("1s"), by="key", **{name: OF_ONE_ROW[name] for name in functions})
+    )
+    made = made.map("in_order", key=col("key"), **{name: col(name) for name in OF_ONE_ROW})
+    return made.output("placed.out").options(recover="on-commit", checkpoint="100ms")
+
+
+def test_functions_of_one_row_stand_in_another_place_behind_an_upgrade(cluster: LocalCluster) -> None:
+    """What was kept of a row when the window was open is answered by the names of its columns."""
+    running = cluster.deploy(of_one_row(*OF_ONE_ROW, most=100), start=False)
+    found = running.subscribe("placed.out")
+    running.start()
+    rows = [
+        {
+            "t": i,
+            "key": i % 3,
+            "part": i if i % 2 else None,
+            "word": f"a word of more than eight bytes {i}" if i % 5 else None,
+            "weight": i * 7 % 11,
+        }
+        for i in range(30)
+    ]
+    with cluster.publisher("placed.in") as out:
+        out.send(rows[:20])
+        report = running.upgrade(of_one_row(*reversed(OF_ONE_ROW), most=200))
+        out.send(rows[20:])
+    assert "keeps its state  operator 'w'" in report["text"]
+    expected = []
+    for key in range(3):
+        own = [row for row in rows if row["key"] == key]
+        most = max(own, key=lambda row: row["weight"])
+        chosen = {
+            "word": own[0]["word"],
+            "n": len(own),
+            "part": own[0]["part"],
+            "at": most["word"],
+            "most": most["weight"],
+            "of": most["part"],
+        }
+        expected.append({"key": key} | chosen)
+    assert sorted((row for batch in found for row in batch.to_pylist()), key=lambda row: row["key"]) == expected
 
 
 @pytest.mark.parametrize("recover", [pytest.param("on-commit", marks=pytest.mark.long), "at-once"])  # the simulation scales both

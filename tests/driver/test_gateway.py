@@ -162,6 +162,7 @@ def test_rows_under_a_key_are_published_once(cluster: LocalCluster, client: http
         assert post("a", b'[{"x": 7, "s": ""}]').status_code == 422 and post("", b"[]").status_code == 422
         assert post(None, b'{"x": 1}\n{"x": 1} {"x": 1}', NDJSON).status_code == 400
         assert post(None, b'{"x": 1}\n[1]', NDJSON).json()["detail"].startswith("line 2: expected an object")
+        assert "The key 'x' stands twice" in post(None, b'[{"x": 1, "s": "", "x": 2}]').json()["detail"]
         assert post(None, arrow[:-20], ARROW).status_code == 400
         assert "not compressed" in post(None, compressed(table), ARROW).json()["detail"]
         many = post(None, as_stream(pa.table({"x": pa.nulls(10**9), "s": pa.nulls(10**9)})), ARROW)

@@ -51,6 +51,21 @@ def test_yaml_in_a_file_that_does_not_say_so(command: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("command", ["explain", "deploy"])
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("q.json", '{"name": "q", "outputs": [], "name": "r"}', r"q\.json cannot be read as JSON .*The key 'name' stands twice"),
+        ("q.yaml", "name: q\nstreams: [{name: s, schema: [{null: k}]}]\n", r"q\.yaml cannot be read as YAML: the key 'None' is no text"),
+        ("q.yaml", "name: q\noutputs: []\nname: r\n", r"q\.yaml cannot be read as YAML: the key 'name' stands in line 1 already"),
+    ],
+)
+def test_a_key_that_stands_twice_or_is_no_text(command: str, name: str, text: str, why: str, tmp_path: Path) -> None:
+    (file := tmp_path / name).write_text(text)
+    with pytest.raises(CepError, match=why):
+        CliRunner().invoke(cli.app, [command, str(file)], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("command", ["explain", "deploy"])
 def test_a_file_of_sql_is_no_document(command: str, tmp_path: Path) -> None:
     (file := tmp_path / "shop.sql").write_text("SELECT 1;\n")
     with pytest.raises(CepError, match=r"shop\.sql is SQL, not a document: `cep sql -f .*shop\.sql` runs its statements"):

@@ -152,6 +152,21 @@ class Longest:
         return int(state[2])
 
 
+class Picky:
+    """The sum of numbers, of which it takes no 13."""
+
+    def init(self) -> int:
+        return 0
+
+    def add(self, state: int, n: int) -> int:
+        if n == 13:
+            raise ValueError("thirteen")
+        return state + n
+
+    def result(self, state: int) -> int:
+        return state
+
+
 class WeightedMean:
     """With a merge, which other engines would use."""
 

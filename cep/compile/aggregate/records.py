@@ -7,7 +7,7 @@ is the whole row, ROW (`ties.py`). A row's place in stream order is 1 + `origin_
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cep.compile.aggregate.states import GREATEST, LEAST, NULL_TEXT, AggregateState, Arguments, StatePart, if_valid, other_text, plain_words
@@ -80,6 +80,13 @@ class RowRecord(AggregateState):
     def _may_lack(self, column: Field) -> bool:
         """A value may be NULL, or there may be no row."""
         return column.nullable or (self.by is not None and self.by.nullable)
+
+    @property
+    def snapshot_columns(self) -> list[Hashable]:
+        """What each of its columns in a snapshot is, in their order; records that choose the same row have the same ones."""
+        chosen, place = (self.last, self.by, self.origin_words), range(self._place + 1 + self.origin_words)
+        numbers = ((each, k) for each in self._numbers for k in range(1 + self._may_lack(each)))
+        return [(chosen, each) for each in (*place, *numbers, *self._texts)]
 
     def value(self, column: Field) -> int:
         """Where the words of its value are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -184,10 +184,9 @@ class AggregateSpec:
 
     def partial_columns_in(self, other: AggregateSpec) -> list[str]:
         """Where in a partial row of `other`, which remembers all that this one does and perhaps more, the columns of its own stand."""
-        names, there = iter(other.partial_schema.names[len(self.by) :]), dict[AggregateState, list[str]]()
-        for state in other.states:
-            there[state] = [next(names) for part in state.parts for _ in _partial_types(part)]
-        return [*self.partial_schema.names[: len(self.by)], *(name for state in self.states for name in there[state])]
+        names = other.partial_schema.names[len(self.by) :]
+        there = dict(zip((each for state in other.states for each in _snapshot_columns(state)), names, strict=True))
+        return [*self.partial_schema.names[: len(self.by)], *(there[each] for state in self.states for each in _snapshot_columns(state))]
 
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
@@ -300,6 +299,13 @@ def _sum(column: Field) -> AggregateState:
 
 def _type_apart(part: StatePart) -> tuple[DataType, bool]:
     return (part.type, True) if part.kind == "text" else (BINARY, part.kind == "sum")
+
+
+def _snapshot_columns(state: AggregateState) -> list[Hashable]:
+    """What each of its columns in a snapshot is, in their order. Those of a row are found in any order of its functions."""
+    if isinstance(state, RowRecord):
+        return state.snapshot_columns
+    return [(state, k) for k in range(sum(len(_partial_types(part)) for part in state.parts))]
 
 
 def _partial_types(part: StatePart) -> list[tuple[DataType, bool]]:

@@ -69,7 +69,7 @@ class TableVersions(EachAlone, OneInput):
 
     @property
     def why_together(self) -> str:
-        return "reads a table for all instances of its lookup, so that they see the same versions"
+        return "reads its table for all instances of the lookup, so that they see the same versions"
 
     def grain(self, below: int) -> int:
         return grain_of(self.refresh, self.by, below)

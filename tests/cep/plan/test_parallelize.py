@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cep.errors import PlacementError, QueryError
@@ -9,7 +11,7 @@ from cep.kernels.jit import interpreted
 from cep.model import query as documents
 from cep.model.query import Query
 from cep.plan.explain import explain
-from driver import TIME, count
+from driver import TIME, col, count, event, row
 from driver import Query as Built
 from tests.cep.plan.test_balancers import PER_IP, parallelism
 from tests.driver.builder.test_computed import ROWS, SALES, totals
@@ -69,12 +71,19 @@ def test_any_replica_will_do_for_a_stateless_query() -> None:
     assert [edge.fields for edge in plan.edges if edge.is_input] == [()]
 
 
-TORN: dict[str, tuple[Query, str]] = {
+SHORT = Built("short").source(SALES)
+PATTERN = SHORT.pattern("p", event("a", col("n") > 1), ttl="1s", measures={"n": row("a")["n"]}).output("o")
+TORN: dict[str, tuple[Query | Built, str]] = {
     "no group": (query(group("a", "s"), replicas=2), "operator 'a' has no group-by"),
     "nothing in common": (
         query(PER_IP, group("b", "a", "url"), replicas=2),
         "operator 'b' is grouped by url, of which no field comes unchanged",
     ),
+    "a table that is read again": (
+        SHORT.lookup("l", ("/t.parquet", {"k": int, "w": str}), on="k", refresh="1s").output("o"),
+        "operator 'l' reads its table for all instances of the lookup, so that they see the same versions; replicas have nothing in common",
+    ),
+    "a pattern": (PATTERN, "operator 'p' has no group-by"),
     "files": (
         query(PER_IP, declared=(files("s"),), replicas=2),
         "stream 's' is read from files, whose blocks hold rows of any ip",
@@ -85,6 +94,9 @@ TORN: dict[str, tuple[Query, str]] = {
 @pytest.mark.parametrize("case", TORN)
 def test_replicas_that_would_tear_groups_are_refused(case: str) -> None:
     asked, message = TORN[case]
+    if isinstance(asked, Built):
+        made = asked.build()
+        asked = replace(made, options=replace(made.options, replicas=2))
     with pytest.raises(QueryError) as raised:
         planned(asked, plans.two_nodes(1), files={"s": (("/data/a.txt", 10),)})
     assert message in raised.value.message
@@ -138,4 +150,6 @@ def test_one_that_has_to_be_one_says_why() -> None:
     asked = whole.options(parallelism={"SQ2": 2})
     with pytest.raises(QueryError, match="SQ2 cannot have 2 instances: operator 'w' has no group-by"):
         asked.build()
+    with pytest.raises(QueryError, match="SQ2 cannot have 2 instances: operator 'p' has no group-by"):
+        PATTERN.options(parallelism={"SQ2": 2}).build()
     assert whole.options(parallelism={"SQ2": 1}).build()

@@ -282,9 +282,14 @@ def test_rows_are_never_older_than_what_was_promised() -> None:
 
 def test_functions_of_one_row_stay_together() -> None:
     found = upgraded(planned(of_a_row("t", "bytes")), of_a_row("bytes"))
-    why = r"operator 'first', its functions: .*, of a row kept as t, bytes.*; wanted is .*of a row kept as bytes;"
+    why = r"operator 'first', its functions: .*, of a row kept as bytes, t.*; wanted is .*of a row kept as bytes;"
     assert re.search(why, "; ".join(map(str, found.refused))) and found.plan is None
     assert upgraded(planned(of_a_row("t", "bytes")), built(query(one=lambda q: first(q, n=count())))).plan is not None
+
+
+def test_functions_of_one_row_may_stand_in_another_place() -> None:
+    found = upgraded(planned(of_a_row("t", "bytes")), of_a_row("bytes", "t"))
+    assert found.plan is not None and "operator 'first': keeps its state" in map(str, found.fates)
 
 
 def test_what_can_never_be_upgraded() -> None:

@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.service.documents import DEPTH_MAX, read_json, read_yaml
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=20,
-)
+from tests.strategies.documents import VALUES
 
 
 @given(VALUES, st.sampled_from([None, 1]))
@@ -50,6 +45,8 @@ def test_nothing_else_than_a_value_or_a_reason(body: bytes) -> None:
         (b'{"\\udfff": 1}', "half a character"),
         (b"1" * 5000, "digits"),
         (b"1" * 30, "97 bits"),
+        (b'{"a": 1, "b": 2, "\\u0061": 1}', "The key 'a' stands twice in an object of what begins here: line 1 column 1 "),
+        (b'[{"a": 1},\n {"b": {"a": 1, "c": 1, "a": 2}}]', "The key 'a' stands twice in an object of what begins here: line 2 column 2 "),
         (b"[" * 100_000, "are in each other"),
         (b"[" * (DEPTH_MAX + 2) + b"]" * (DEPTH_MAX + 2), "are in each other"),
     ],
@@ -64,7 +61,8 @@ def test_what_is_refused_of_json(body: bytes, reason: str) -> None:
     [
         (b"a: " + b"1" * 5000, "a number of 5,000 characters"),
         (b"a: 0x" + b"f" * 5000, "a number of 5,002 characters"),
-        (b"a: " + b"1:" * 100_000 + b"1", "a number of 200,001 characters"),  # in base 60
+        (b"a: 1e" + b"1" * 200_000, "a number of 200,002 characters"),
+        (b"a: [{b: 1,\n b: 1}]", "the key 'b' stands in line 1 already"),
         (b"0x" + b"f" * 80, "320 bits"),
         (b".inf", "infinite"),
         (b"1: 2", "the key '1' is no text"),

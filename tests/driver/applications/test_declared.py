@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 from cep.errors import QueryError
 from driver import stream
-from driver.applications.declared import Application, declared
+from driver.applications.declared import Application, _query, declared
 from driver.applications.reading import read_application
 
 VISITS = "streams: {visits: {schema: {ip: string, ts: 'timestamp[ms]'}, event_time: ts, disorder: 2s}}\n"
@@ -34,6 +36,35 @@ def test_queries_stand_behind_those_that_they_read(tmp_path: Path) -> None:
     assert list(found.queries) == ["first", "more", "last"]
     assert found.streams["visits"] == stream("visits", ip="string", ts="timestamp[ms]", event_time="ts", disorder="2s")
     assert [output.stream for output in found.queries["first"].outputs] == ["first"]
+
+
+def test_a_query_is_bound_again_only_when_what_it_names_has_come(tmp_path: Path) -> None:
+    """Each reads the next one of the file. All were bound again for each that came: 80 took twenty times as long as 20."""
+    bound: list[str] = []
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code is _query.__code__:
+            bound.append(frame.f_locals["name"])
+
+    (tmp_path / "q04.sql").write_text("SELECT n FROM Q05")
+    texts = [f"{{sql: SELECT n FROM q{i + 1:02}}}" if i != 4 else "{file: q04.sql}" for i in range(30)]
+    queries = "".join(f"  q{i:02}: {text}\n" for i, text in enumerate(texts))
+    sys.setprofile(count)
+    try:
+        found = of(tmp_path, f"streams: {{q30: {{schema: {{n: int64}}}}}}\nqueries:\n{queries}")
+    finally:
+        sys.setprofile(None)
+    assert list(found.queries) == [f"q{i:02}" for i in reversed(range(30))]
+    assert sorted(bound) == sorted([f"q{i:02}" for i in range(30)] + [f"q{i:02}" for i in range(29)])
+
+
+def test_a_name_that_is_written_with_escapes(tmp_path: Path) -> None:
+    (tmp_path / "last.json").write_text(
+        '{"operators": [{"name": "f", "type": "filter", "input": "m\\u006fre", "condition": {"op": ">", "args": [{"column": "n"}, 1]}}],'
+        ' "outputs": [{"stream": "out", "input": "f"}]}'
+    )
+    text = f"queries:\n  last: {{file: last.json}}\n  more: {FILTER % ('numbers', 'more')}\n"
+    assert list(of(tmp_path, text, stream("numbers", n="int64")).queries) == ["more", "last"]
 
 
 def test_files_and_options(tmp_path: Path) -> None:
@@ -78,8 +109,23 @@ WRONG = {
     "an option": ("queries: {q: {outputs: [], options: {bucket: 3}}}", "unknown option 'bucket'", "/queries/q/options/bucket"),
     "options": ("queries: {q: {operators: [], outputs: [], options: 3}}", "expected options, got 3", "/queries/q/options"),
     "a type": ("streams: {s: {schema: {a: itn}}}", "itn", "/streams/s/schema/a"),
+    "a column that is no text": (
+        "streams: {s: {schema: {null: int64}}}",
+        "the key null is no text; write it in quotes",
+        "/streams/s/schema",
+    ),
     "no schema": ("streams: {s: {disorder: 2s}}", "expected a mapping from columns to types", "/streams/s/schema"),
     "another name": ("streams: {s: {name: t, schema: {a: int64}}}", "the name is 't' here, and 's' as its key", "/streams/s/name"),
+    "a key that is no text": (
+        "queries: {q: {file: key.yaml}}",
+        "key.yaml cannot be read as a query: the key '1' is no text",
+        "/queries/q/file",
+    ),
+    "a key twice in a file": (
+        "queries: {q: {file: twice.json}}",
+        "twice.json cannot be read as a query: The key 'name' stands",
+        "/queries/q/file",
+    ),
     "no such file": ("queries: {q: {file: none.yaml}}", "none.yaml: No such file", "/queries/q"),
     "no query": ("queries: {q: {file: a.yaml}}", "unknown key", "/queries/q/file"),
     "reads what it puts out": (f"{OF_N}queries: {{q: {FILTER % ('s', 's')}}}", "both reads and writes the stream 's'", "/queries/q"),
@@ -92,6 +138,8 @@ WRONG = {
 
 @pytest.mark.parametrize("text, said, pointer", WRONG.values(), ids=WRONG)
 def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, said: str, pointer: str) -> None:
+    (tmp_path / "key.yaml").write_text("outputs: []\noperators: [{name: a, type: aggregate, functions: {1: {function: count}}}]\n")
+    (tmp_path / "twice.json").write_text('{"name": "q", "operators": [], "outputs": [], "name": "r"}')
     with pytest.raises(QueryError, match=re.escape(said)) as error:
         of(tmp_path, text)
     assert error.value.pointer.startswith(pointer)

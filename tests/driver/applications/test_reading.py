@@ -46,6 +46,8 @@ WRONG = {
         "no variable 'sise' (did you mean 'size'?)",
         "/queries/q/sql/0",
     ),
+    "a name that is no text": ("application: a\nqueries: {1: {sql: x}}", "the key 1 is no text; write it in quotes", "/queries"),
+    "a key below": ("application: a\nqueries: {q: {outputs: [{true: x}]}}", "the key true is no text", "/queries/q/outputs/0"),
     "a list for a variable": ("application: a\nvariables: {x: [1]}", "variable 'x': expected a text, a number or a bool", "/variables/x"),
 }
 

@@ -65,6 +65,8 @@ def test_what_is_no_row_is_refused_with_its_line_and_the_others_are_read() -> No
     found, refused = read(b'{"s": "a"}\n{"s": \n\n {"s": "b"}\n\xff\n{"s": "c"}', RowFileFormat.JSONL)
     assert [(number, row["s"]) for number, row in found] == [(1, "a"), (4, "b"), (6, "c")]
     assert [number for number, _ in refused] == [2, 5] and "it is no JSON: byte 0 is not UTF-8" in refused[1][1]
+    found, refused = read(b'{"s": "a", "s": "b"}\n{"s": "c"}', RowFileFormat.JSONL)
+    assert [row["s"] for _, row in found] == ["c"] and "The key 's' stands twice" in refused[0][1]
     found, refused = read(b"s,k,l\na,1,[1]\nb\nc,1,[\nd,+2,\n", RowFileFormat.CSV)
     assert [(number, row["s"], row["k"]) for number, row in found] == [(2, "a", 1), (5, "d", 2)]
     assert [number for number, _ in refused] == [3, 4] and "expected list<int64>, got '['" in refused[1][1]

@@ -66,6 +66,7 @@ def answers(state: WindowState) -> list[Mapping[str, Any]]:
         ("word", "i", "mean"),
         ("opened", "mean", "n"),
         ("word", "i", "opened", "mean", "distinct", "words", "total", "n"),
+        ("i", "total", "word"),
     ],
 )
 def test_the_functions_that_stay_answer_as_if_others_had_never_been(kept: tuple[str, ...]) -> None:
@@ -78,6 +79,44 @@ def test_the_functions_that_stay_answer_as_if_others_had_never_been(kept: tuple[
     for state in (wanted, alone):
         state.add(rows(after, range(40 if state is wanted else 0, 60)))
     assert answers(wanted) == answers(alone)
+
+
+MANY = [f"c{i}" for i in range(35)]
+"""Columns of one row, which more than one record keeps."""
+TYPES = ("int64", "string?", "int64?", "float64?", "string")
+
+
+def of_many_columns(names: Sequence[str], by: str | None) -> PhysicalPlan:
+    read = stream("s", t="timestamp[ms]", key=int, **dict(zip(MANY, TYPES * 7, strict=True)), event_time="t", disorder="1s")
+    made = Query("q").source(read).aggregate("w", TIME("1s"), by="key", **(arg_max(names, by=by) if by else first(names)))
+    return planned(made.output("out").options(parallelism={"SQ1": 1, "SQ2": 1}, pre_aggregation="off", recover="on-commit").build())
+
+
+def value_of(row: int, column: int) -> Any:
+    type_ = TYPES[column % 5]
+    if type_.endswith("?") and (row + column) % 4 == 0:
+        return None
+    return f"{row * 7 % 11} of {column}, a long text" if type_.startswith("string") else row * 7 % 11 + column
+
+
+def rows_of_many(plan: PhysicalPlan, numbers: Sequence[int]) -> Batch:
+    schema = Layout(plan).columns("s")
+    values = {"t": list(numbers), "key": [i % 3 for i in numbers]}
+    values |= {name: [value_of(i, k) for i in numbers] for k, name in enumerate(MANY)}
+    table = pa.RecordBatch.from_pydict({name: values[name] for name in schema.names}, schema=schema.arrow)
+    return Batch(columns_from_arrow(table, schema), np.array(numbers, np.int64) * 1000, np.array([[0, i] for i in numbers], np.int64))
+
+
+@pytest.mark.parametrize("by", [None, "c0", "c1", "c3"])
+def test_the_columns_of_a_row_are_found_in_any_order(by: str | None) -> None:
+    before, after = of_many_columns(MANY, by), of_many_columns(MANY[20:][::-1] + MANY[:20], by)
+    there, wanted, alone = state_of(before, "whole"), state_of(after, "whole"), state_of(after, "whole")
+    there.add(rows_of_many(before, range(25)))
+    for piece in as_read_by(before, after, [State("w", "groups", 0, made()) for made in there.snapshot()]):
+        wanted.restore(piece.rows)
+    wanted.add(rows_of_many(after, range(25, 40)))
+    alone.add(rows_of_many(after, range(40)))
+    assert (found := answers(wanted)) == answers(alone) and len(found) == 3 and set(MANY) <= found[0].keys()
 
 
 @pytest.mark.parametrize("after", [plan_with(["n", "total"]), plan_with(["n"], by="i")], ids=["a function more", "another key"])

@@ -94,6 +94,21 @@ def test_a_result_that_fails_names_its_group() -> None:
     assert letter.position == "group word='a', event time 1970-01-01T00:00:00.000009Z"
 
 
+def test_a_row_that_is_not_taken_fails_the_answers_of_its_windows_and_no_others() -> None:
+    """As docs/custom_functions.md says: another function counts the row, and the letter does not say which it was."""
+    numbers = [("a", 1), ("a", 13), ("b", 2), ("a", 4), ("b", 3), ("a", 5)]
+    arrivals = [Tuple(2 * k, (0, k), {"t": 2 * k, "word": word, "n": n, "x": 1.0}) for k, (word, n) in enumerate(numbers)]
+    picky = aggregate_function(functions.Picky, "n", returns=int)
+    ran = run_planned(
+        query_of(SCHEMA, Aggregate("w", "s", TIME("8us", "4us"), ("word",), (("rows", count()), ("y", picky)))), arrivals, random.Random(0)
+    )
+    expected = [(3, "a", 2, None), (7, "a", 3, None), (7, "b", 1, 2), (11, "a", 2, 9), (11, "b", 2, 5), (15, "a", 1, 5), (15, "b", 1, 3)]
+    assert sorted((time, *values) for time, values in ran.outputs["out"]) == expected
+    letters = [each for letters in ran.outcome.dead_letters for each in letters.take(9)]
+    assert sorted(each.position for each in letters) == [f"group word='a', event time 1970-01-01T00:00:00.00000{t}Z" for t in (3, 7)]
+    assert {(each.reason, each.record) for each in letters} == {(f"field 'y': {MODULE}:Picky: ValueError: thirteen", "")}
+
+
 def test_a_merge_is_not_used_which_is_said() -> None:
     longest, mean = (Folds(Aggregate("w", "s", TIME("10us"), (), (("y", function),))).notes for function in (LONGEST, MEAN))
     assert ["merge is not used" in note for note in (*longest, *mean)] == [False, False, True]
