@@ -2192,8 +2192,8 @@ OUTSIDE_BUGS = (
     Bug(
         "nobody looks whether partitioned files have keys of their own",
         "cep/dataflow/sources/opening.py",
-        "if reading.reader == 0:",
-        "if reading.reader < 0:",
+        "if reading.reader == 0 and described.by:",
+        "if reading.reader < 0 and described.by:",
         (_PARTITIONED,),
     ),
     Bug(

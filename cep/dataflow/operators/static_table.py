@@ -193,7 +193,9 @@ def _kind(type_: pa.DataType) -> str:
 def _instants(texts: pa.Array, type_: DataType, one_by_one: bool) -> pa.Array:
     """As casts read them. Raises pa.ArrowInvalid."""
     if one_by_one:
-        return pa.array([None if text is None else _instant(text, type_) for text in texts.to_pylist()], pa.int64()).view(type_.arrow)
+        read = [None if text is None else _instant(text, type_) for text in texts.to_pylist()]
+        there = np.array([each is not None for each in read], np.uint8)
+        return to_arrow(Column(type_, np.array([each or 0 for each in read], np.int64), None if there.all() else there))
     values, fits = read_texts(from_arrow(texts, STRING), type_)
     for row in np.flatnonzero(fits == 0)[:1].tolist():
         raise _no_instant(texts[row].as_py(), type_)

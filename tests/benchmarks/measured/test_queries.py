@@ -106,15 +106,25 @@ def test_how_many_are_different_in_a_minute() -> None:
 def test_matches_of_a_pattern_are_counted_and_summed_up(question: str, tmp_path: Path) -> None:
     """Of keys that have a row every ten milliseconds; where few kinds may be a variable, the rows are of two of them more."""
     kinds = 5 if question.startswith("rare") else 3
-    pattern_cluster.write_rows(tmp_path / "rows.arrow", 400, kinds)
-    with pa.ipc.open_file(tmp_path / "rows.arrow") as file:
+    pattern_cluster.write_rows(tmp_path, 400, kinds, 1)
+    with pa.ipc.open_file(tmp_path / "rows-0.arrow") as file:
         table = file.read_all()
     keys, times = pa.array(np.arange(400) % 4), pa.array(10_000 * np.arange(400), pa.timestamp("us"))
     table = table.set_column(0, "t", times).set_column(1, "k", keys)
-    found = testing.answers(pattern_cluster.query(question, tmp_path / "rows.arrow", None), {"rows": table})["answers"]
+    found = testing.answers(pattern_cluster.query(question, tmp_path, None, 1), {"rows": table})["answers"]
     ends = [pair for key in range(4) for pair in matches_of(question, [row for row in table.to_pylist() if row["k"] == key])]
-    assert [(row["matches"], row["sum"]) for row in found] == [(len(ends), sum(first + last for first, last in ends))]
+    counted = sum(row["matches"] for row in found), sum(row["sum"] for row in found)
+    assert counted == (len(ends), sum(first + last for first, last in ends))
     assert len(ends) > 3
+
+
+def test_rows_of_a_pattern_are_partitioned_by_their_keys(tmp_path: Path) -> None:
+    pattern_cluster.write_rows(tmp_path, 400, 3, 2)
+    keys = []
+    for part in range(2):
+        with pa.ipc.open_file(tmp_path / f"rows-{part}.arrow") as file:
+            keys.append(file.read_all()["k"].to_pylist())
+    assert sum(map(len, keys)) == 400 and not {*keys[0]} & {*keys[1]}
 
 
 def matches_of(question: str, rows: Rows) -> list[tuple[int, int]]:
