@@ -366,9 +366,9 @@ def _value(query: Deployable) -> documents.Query:
 
 
 def _tested(query: documents.Query) -> documents.Query:
-    """Its streams are published, and its answers go to no file."""
-    outputs = tuple(replace(output, files=None) for output in query.outputs)
-    return replace(query, streams=tuple(map(_published, query.streams)), outputs=outputs)
+    """Its streams are published, its answers go to no file, and there is one copy of it."""
+    outputs, options = tuple(replace(output, files=None) for output in query.outputs), replace(query.options, replicas=1)
+    return replace(query, streams=tuple(map(_published, query.streams)), outputs=outputs, options=options)
 
 
 def _published(stream: Stream) -> Stream:
