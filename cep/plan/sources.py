@@ -110,8 +110,10 @@ class FileStream:
         return "block i is read by instance i mod n"
 
     def among_replicas(self, by: tuple[str, ...]) -> str:
-        counts = ", ".join(str(len(self.files_of(replica))) for replica in range(self.copies if self.is_dealt else 0))
-        return f"each replica reads files of its own ({counts})" if counts else ""
+        if not self.is_dealt:
+            return ""
+        counts = ", ".join(str(len(self.files_of(replica))) for replica in range(self.copies))
+        return f"each replica reads files of its own ({counts})"
 
     def can_move(self) -> str:
         return f"it reads stream {self.stream.name!r} out of files, and keeps its place in them"

@@ -69,7 +69,7 @@ def of_its_own(before: PhysicalPlan, after: PhysicalPlan, subquery: str, index: 
     figures = {j: Figures.from_json(_value(piece, FIGURES)) for j, piece in pieces.items()}
     size = after.subquery(subquery).parallelism
     is_changed = size != before.subquery(subquery).parallelism
-    own = [each for j, each in figures.items() if not is_changed or j % size == index % size]
+    own = [each for j, each in figures.items() if not is_changed or j % size == index]
     merged = _merged(list(figures.values()), own) if is_changed else figures[index]
     outputs = [replace(each, routes=None) for each in merged.outputs]  # tables of queries that recover are as the plan has them
     inputs = _promises(before, after, subquery, index, figures)

@@ -60,13 +60,14 @@ def _files(described: FileStream, reading: Reading, surroundings: Surroundings) 
     format_ = format_of(reading.stream, reading.columns.names, reading.store, reading.read_bytes)
     format_.warm()
     blocks = cut_blocks(reading.stream, described.files, format_)
-    if described.is_dealt:
-        if reading.reader == 0 and described.by:
-            check_apart(reading.stream, format_.peeking(), blocks)
-        replica, reader = divmod(reading.reader, readers := reading.readers // described.copies)
-        own = {path for path, _ in described.files_of(replica)}
-        reading, blocks = replace(reading, reader=reader, readers=readers), [block for block in blocks if block.path in own]
-    return FileSource(reading, format_, blocks)
+    if not described.is_dealt:
+        return FileSource(reading, format_, blocks)
+    if reading.reader == 0 and described.by:
+        check_apart(reading.stream, format_.peeking(), blocks)
+    readers = reading.readers // described.copies
+    replica, reader = divmod(reading.reader, readers)
+    own = {path for path, _ in described.files_of(replica)}
+    return FileSource(replace(reading, reader=reader, readers=readers), format_, [block for block in blocks if block.path in own])
 
 
 def _fed(described: QueryStream, reading: Reading, surroundings: Surroundings) -> Source:
