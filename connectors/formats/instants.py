@@ -1,7 +1,9 @@
-"""Instants: as text in ISO 8601, or as integers of the unit that the stream declares, which its publisher knows."""
+"""Instants: as text in ISO 8601, by the rules of `docs/values.md`, or as integers of the unit that the stream declares, which its publisher
+knows. Arrow and Python each read forms of text that are none there, and Python a date with a zone as if there were none."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 TEXT, NUMBER = pa.string(), pa.int64()
-_ZONED = r"(Z|[+-]\d\d:?\d\d)$"
+_YEAR = "([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
+_ZONE = "([Zz]|[+-]([01][0-9]|2[0-3]):?[0-5][0-9])"
+_FORM = f"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}}([Tt ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.][0-9]{{1,9}})?)?{_ZONE}?)?$"
+_ZONED = f":.*{_ZONE}$"
+_NANOSECONDS = re.compile(r"([.]\d{6})(\d+)")
+_EXPECTED = "expected an instant in ISO 8601 such as '2024-05-01T12:00:00Z'"
 
 
 def shape_of(type_: pa.DataType, numbers: bool) -> pa.DataType:
@@ -34,6 +41,8 @@ def with_instants(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def instants(texts: pa.Array) -> pa.Array:
     """Without a zone they are UTC. Raises pa.ArrowInvalid or ValueError."""
+    if pc.all(pc.match_substring_regex(texts, _FORM)).as_py() is False:
+        raise ValueError(_EXPECTED)
     zoned = pc.all(pc.match_substring_regex(texts, _ZONED)).as_py()
     try:
         read = texts.cast(pa.timestamp("us", "UTC") if zoned else pa.timestamp("us"))
@@ -44,7 +53,13 @@ def instants(texts: pa.Array) -> pa.Array:
 
 def instant(text: str) -> datetime:
     """Raises ValueError."""
-    found = datetime.fromisoformat(text)
+    if re.search(_FORM, text) is None or text.endswith("\n"):
+        raise ValueError(f"{_EXPECTED}, got {text!r}")
+    if (finer := _NANOSECONDS.search(text)) is not None:
+        if finer[2].strip("0"):
+            raise ValueError(f"timestamps are stored in whole µs, got {text!r}")
+        text = text.replace(finer[0], finer[1])
+    found = datetime.fromisoformat(text.upper())
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
 

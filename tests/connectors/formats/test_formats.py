@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.model.times.iso_instants import read_instant
 from connectors.contract import Decoded, ValueFormat
 from connectors.formats.csv_values import CsvFormat
+from connectors.formats.instants import instant, instants
 from connectors.formats.json_values import JsonFormat
 from connectors.formats.raw_values import RawFormat
 
@@ -137,3 +140,30 @@ def test_raw_values_are_one_column() -> None:
 def test_what_a_format_cannot_hold_is_said(format_: ValueFormat, schema: pa.Schema, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         format_.check(schema)
+
+
+FORMS = """2020-01-01|2020-01-01T09:30|2020-01-01t09:30:15.5z|2020-01-01 09:30:15.123456000+0930|0001-01-01|9999-12-31T23:59:59.999999Z
+2020-01-01T00:00+23:59|2020-01-01T00:00-00:00|1900-01-01T00:00:00.1|2020-01-01T24:00|2020-02-30|2020-01-01T23:59:60Z|2020-01-01+09:00
+2020-W01|20200101|2020-01-01T09|2020-01-01T09+09:00|2020-01-01T00:00:00+09|2020-01-01T00:00+24:00|2020-01-01T00:00+09:60|0000-01-01
+2020-01-01T09:00:00.123456789Z|2020-01-01T09:00:00,5Z|2020-01-01T00:00:00.Z|2020-01-01T00:00:00 Z|+002020-01-01| 2020-01-01|٢٠٢٠-01-01|no"""
+
+
+@pytest.mark.parametrize("text", [*FORMS.replace("\n", "|").split("|"), "2020-01-01\n"])
+@pytest.mark.parametrize("beside", [(), ("2021-06-01T00:00Z", None), ("2021-06-01", None)])
+def test_a_text_is_the_instant_that_the_engine_reads_or_none(text: str, beside: tuple[str | None, ...]) -> None:
+    expected, found = (
+        value_or_none(lambda: int(read_instant(text))),
+        value_or_none(lambda: in_us(instants(pa.array([text, *beside]))[0].as_py())),
+    )
+    assert found == value_or_none(lambda: in_us(instant(text))) == expected
+
+
+def in_us(found: datetime) -> int:
+    return (found - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def value_or_none(of: Callable[[], int]) -> int | None:
+    try:
+        return of()
+    except ValueError:
+        return None
