@@ -385,9 +385,10 @@ def _cast(node: Any, scope: Scope) -> Expr:
             raise scope.error("SQL-INTERVAL", f"{node.this.sql()} is µs, a BIGINT", node)
         return lit(interval_us(node.this, scope.text))
     made = bind(node.this, scope)
-    if isinstance(made, Literal) and made.type == STRING and type_.name == "timestamp":
+    safe = isinstance(node, exp.TryCast)
+    if isinstance(made, Literal) and made.type == STRING and type_.name == "timestamp" and not safe:
         return _instant(node, made.value, type_, scope)
-    return Cast(made, type_, isinstance(node, exp.TryCast))
+    return Cast(made, type_, safe)
 
 
 def _instant(node: exp.Expr, value: str, type_: DataType, scope: Scope) -> Expr:

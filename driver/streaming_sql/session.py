@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +10,7 @@ from cep.errors import QueryError, meant
 from cep.model import query as model
 from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
+from cep.service.documents import read_json
 from driver.builder.query import Query
 from driver.streaming_sql.binder import Binder
 from driver.streaming_sql.building import Building
@@ -140,16 +140,18 @@ def _set(settings: SqlSettings, statement: SetOption, text: str) -> SqlSettings:
     try:
         options = {**settings.options, name: _value(statement.value)}
         model.options_from_json(options)
-    except QueryError as error:
-        raise SqlError("SQL-OPTION", error.message, text, statement.start, "") from None
+    except (QueryError, ValueError) as error:
+        raise SqlError("SQL-OPTION", str(getattr(error, "message", error)), text, statement.start, "") from None
     return replace(settings, options=options)
 
 
 def _value(written: str) -> Any:
-    """A number, a list or an object as JSON; else the text."""
+    """A number, a list or an object as JSON; else the text. Raises ValueError: what begins as a list or an object is none."""
     try:
-        return json.loads(written)
-    except ValueError:
+        return read_json(written.encode())
+    except ValueError as error:
+        if written.lstrip()[:1] in ("{", "["):
+            raise ValueError(f"{written[:100]!r} is no JSON: {error}") from None
         return written
 
 

@@ -203,6 +203,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     "SQL-SELECT": ("SELECT FROM bid", "SELECT auction, bidder AS auction FROM bid"),
     "SQL-OPTION": (
         "SET parallelism = 'many'; SELECT auction FROM bid",
+        """SET parallelism = '{"SQ1": 2, "SQ1": 4}'; SELECT auction FROM bid""",
         "SET state_tll = '1 d'; SELECT auction FROM bid",
         "CREATE STREAM s (a BIGINT) WITH (connector = 'kafka'); SELECT a FROM s",
         "CREATE TABLE t (a BIGINT); SELECT auction FROM bid",

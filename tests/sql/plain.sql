@@ -13,7 +13,8 @@ SELECT price > 50 AS a, price > 50 AND channel = 'apple' AS b, price > 50 OR cha
 SELECT CASE WHEN price < 30 THEN 'cheap' WHEN price < 60 THEN NULL ELSE 'dear' END AS a, CASE channel WHEN 'apple' THEN 1 WHEN 'google' THEN 2 END AS b,
     coalesce(channel, 'none') AS c, nullif(channel, 'apple') AS d, if(price > 50, 1, 0) AS e, ifnull(price, -1) AS f FROM bid;
 -- : casts
-SELECT CAST(price AS VARCHAR) AS a, price::DOUBLE AS b, TRY_CAST(channel AS BIGINT) AS c, CAST('12' AS BIGINT) + price AS d, CAST(price > 3 AS INT) AS e FROM bid;
+SELECT CAST(price AS VARCHAR) AS a, price::DOUBLE AS b, TRY_CAST(channel AS BIGINT) AS c, CAST('12' AS BIGINT) + price AS d, CAST(price > 3 AS INT) AS e,
+    TRY_CAST('soon' AS TIMESTAMP) AS f, TRY_CAST('2024-05-01 00:00:30' AS TIMESTAMP) AS g FROM bid;
 -- : texts
 SELECT upper(channel) AS a, length(url) AS b, substring(url, 9, 4) AS c, substring(url, 12) AS n, SUBSTRING(url FROM 3 FOR 2) AS d, channel || '-' || url AS e,
     split_part(url, '/', 3) AS f, split_index(url, '/', 2) AS g, replace(url, '/', '.') AS h, reverse(channel) AS i, left(url, 5) AS j,
