@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
@@ -30,16 +30,12 @@ from driver.commands import environment, python
 from driver.configuration import table
 from driver.configuration.flags import role_command
 from driver.configuration.told import Told
-from driver.orchestrators import address_list
-from driver.processes import agent, host_keeper, joining
+from driver.processes import agent, host_keeper
 from driver.processes.agent import AgentConfig
-from driver.processes.certificates import KeyMaker
-from driver.processes.compose import compose_text, for_machine, read_compose
 from driver.processes.console import check_console
 from driver.processes.door import Door
 from driver.processes.host_keeper import this_host
 from driver.processes.java import java_home
-from driver.processes.joining import JoinConfig
 from driver.processes.key_folder import KeyFolder
 from driver.processes.reach import Reach, address_towards, check_reach, checked_name, own_name, rest_at
 from driver.processes.run_folder import RunFolder, token_or_run_folders
@@ -47,6 +43,9 @@ from driver.processes.site import Site, keeps_host, managers_of
 from driver.processes.zookeeper import Ensemble, ZooKeeper, spark_jars
 from driver.spark.daemons import MASTER, WORKER, daemon, daemon_environment
 from driver.streams.own_place import write_host
+
+if TYPE_CHECKING:  # what one role alone needs it loads itself: cryptography, YAML and a client of REST take half of the start of the others
+    from driver.processes.joining import JoinConfig
 
 _PANEL = "Roles of a cluster"
 _PLACES = ("zookeeper", "rest_host", "rest_port", "token")  # said of a site in words of their own
@@ -82,6 +81,8 @@ def init(told: Told) -> None:
 
 def _make_keys(folder: Path, address: str, user: int, group: int) -> None:
     """Those of a cluster that other hosts reach at `address`; keys that are there stay. Raises OSError."""
+    from driver.processes.certificates import KeyMaker
+
     keys = KeyFolder(folder.absolute())
     if not keys.server.exists():
         KeyMaker(keys).make([address], datetime.now(UTC))
@@ -152,11 +153,16 @@ def join(
 ) -> None:
     """This host joins a cluster that has begun elsewhere with `cep up --listen`: an instance manager for each core. On SIGTERM what they
     have moves to the other hosts."""
-    joining.run(join_config(told, where))
+    from driver.processes.joining import run
+
+    run(join_config(told, where))
 
 
 def join_config(told: Told, where: str) -> JoinConfig:
     """What a host that joins at `where` is told. Raises ClusterError: it cannot be called so, or there is no way there."""
+    from driver.orchestrators import address_list
+    from driver.processes.joining import JoinConfig
+
     urls = address_list(where, scheme="http" if told["ca"] is None else "https")
     parts = urlsplit(urls[0])
     assert parts.hostname is not None
@@ -234,6 +240,8 @@ def compose(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: compose.machine.yaml beside it; `-`: here.")] = None,
 ) -> None:
     """Writes a compose file with a service of instance managers for every NUMA node of this machine, confined to its cores."""
+    from driver.processes.compose import compose_text, for_machine, read_compose
+
     topology = read_topology().restricted(available_cores())
     try:
         written = compose_text(for_machine(read_compose(file.read_text()), topology), topology)
