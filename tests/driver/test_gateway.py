@@ -57,7 +57,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def client(cluster: LocalCluster) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=cluster.rest.url, timeout=60, trust_env=False) as made:
+    with httpx.Client(base_url=cluster.rest.url, timeout=60, trust_env=False, verify=False) as made:
         yield made
 
 
