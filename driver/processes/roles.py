@@ -1,8 +1,8 @@
 """The roles of a cluster, each a command that becomes the process in question: for containers, and for users' own scripts.
 
 What they need to know stands in their flags, in the environment or in a file (`driver.configuration`). A role runs in the foreground, logs
-to standard output and ends in order on SIGTERM. `driver.processes.supervisor` starts the same processes for a cluster of one user on one
-machine.
+to standard output and ends in order on SIGTERM. What one of them alone needs it loads itself: cryptography, YAML and a client of REST would
+take half of the start of the others. `driver.processes.supervisor` starts the same processes for a cluster of one user on one machine.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
@@ -43,9 +44,6 @@ from driver.processes.site import Site, keeps_host, managers_of
 from driver.processes.zookeeper import Ensemble, ZooKeeper, spark_jars
 from driver.spark.daemons import MASTER, WORKER, daemon, daemon_environment
 from driver.streams.own_place import write_host
-
-if TYPE_CHECKING:  # what one role alone needs it loads itself: cryptography, YAML and a client of REST take half of the start of the others
-    from driver.processes.joining import JoinConfig
 
 _PANEL = "Roles of a cluster"
 _PLACES = ("zookeeper", "rest_host", "rest_port", "token")  # said of a site in words of their own
@@ -81,11 +79,9 @@ def init(told: Told) -> None:
 
 def _make_keys(folder: Path, address: str, user: int, group: int) -> None:
     """Those of a cluster that other hosts reach at `address`; keys that are there stay. Raises OSError."""
-    from driver.processes.certificates import KeyMaker
-
     keys = KeyFolder(folder.absolute())
     if not keys.server.exists():
-        KeyMaker(keys).make([address], datetime.now(UTC))
+        import_module("driver.processes.certificates").KeyMaker(keys).make([address], datetime.now(UTC))
         print(f"the keys are in {keys.path}; a host that joins is given {keys.ca}")
     for each in (keys.path, *keys.path.iterdir()):
         os.chown(each, user, group)
@@ -153,24 +149,19 @@ def join(
 ) -> None:
     """This host joins a cluster that has begun elsewhere with `cep up --listen`: an instance manager for each core. On SIGTERM what they
     have moves to the other hosts."""
-    from driver.processes.joining import run
-
-    run(join_config(told, where))
+    import_module("driver.processes.joining").run(join_config(told, where))
 
 
-def join_config(told: Told, where: str) -> JoinConfig:
-    """What a host that joins at `where` is told. Raises ClusterError: it cannot be called so, or there is no way there."""
-    from driver.orchestrators import address_list
-    from driver.processes.joining import JoinConfig
-
-    urls = address_list(where, scheme="http" if told["ca"] is None else "https")
+def join_config(told: Told, where: str) -> Any:
+    """What a host that joins at `where` is told, a `JoinConfig`. Raises ClusterError: it cannot be called so, or there is no way there."""
+    urls = import_module("driver.orchestrators").address_list(where, scheme="http" if told["ca"] is None else "https")
     parts = urlsplit(urls[0])
     assert parts.hostname is not None
     given = {key: told[key] for key in ("data", "module_path", "kernel_cache", "log")}
     if told["checkpoint_folder"] is not None:  # else it is where the cluster has it
         _check_checkpoints(told["checkpoint_folder"])
         given["checkpoint_folder"] = told["checkpoint_folder"]
-    return JoinConfig(
+    return import_module("driver.processes.joining").JoinConfig(
         url=",".join(urls),
         token=told["token"],
         ca=told["ca"],
@@ -240,11 +231,10 @@ def compose(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: compose.machine.yaml beside it; `-`: here.")] = None,
 ) -> None:
     """Writes a compose file with a service of instance managers for every NUMA node of this machine, confined to its cores."""
-    from driver.processes.compose import compose_text, for_machine, read_compose
-
+    files = import_module("driver.processes.compose")
     topology = read_topology().restricted(available_cores())
     try:
-        written = compose_text(for_machine(read_compose(file.read_text()), topology), topology)
+        written = files.compose_text(files.for_machine(files.read_compose(file.read_text()), topology), topology)
         target = output or file.with_name("compose.machine.yaml")
         if str(target) == "-":
             print(written, end="")
