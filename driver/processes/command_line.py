@@ -18,7 +18,7 @@ from cep.errors import CepError
 def main() -> None:
     """Errors in one line, Ctrl-C without a traceback."""
     gc.disable()  # nothing of what is imported is garbage
-    typer, terminal, app = import_module("typer"), import_module("driver.terminal"), _app(sys.argv[1:])
+    typer, app = import_module("typer"), _app(sys.argv[1:])
     gc.freeze()
     gc.enable()
     try:
@@ -26,6 +26,7 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         raise SystemExit(130) from None
     except CepError as error:
+        terminal = import_module("driver.terminal")
         terminal.complain(terminal.with_pointer(error))
         raise SystemExit(1) from None
     except Exception as error:

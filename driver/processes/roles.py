@@ -1,8 +1,8 @@
 """The roles of a cluster, each a command that becomes the process in question: for containers, and for users' own scripts.
 
 What they need to know stands in their flags, in the environment or in a file (`driver.configuration`). A role runs in the foreground, logs
-to standard output and ends in order on SIGTERM. `driver.processes.supervisor` starts the same processes for a cluster of one user on one
-machine.
+to standard output and ends in order on SIGTERM. What one of them alone needs it loads itself: cryptography, YAML and a client of REST would
+take half of the start of the others. `driver.processes.supervisor` starts the same processes for a cluster of one user on one machine.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
@@ -30,16 +31,12 @@ from driver.commands import environment, python
 from driver.configuration import table
 from driver.configuration.flags import role_command
 from driver.configuration.told import Told
-from driver.orchestrators import address_list
-from driver.processes import agent, host_keeper, joining
+from driver.processes import agent, host_keeper
 from driver.processes.agent import AgentConfig
-from driver.processes.certificates import KeyMaker
-from driver.processes.compose import compose_text, for_machine, read_compose
 from driver.processes.console import check_console
 from driver.processes.door import Door
 from driver.processes.host_keeper import this_host
 from driver.processes.java import java_home
-from driver.processes.joining import JoinConfig
 from driver.processes.key_folder import KeyFolder
 from driver.processes.reach import Reach, address_towards, check_reach, checked_name, own_name, rest_at
 from driver.processes.run_folder import RunFolder, token_or_run_folders
@@ -84,7 +81,7 @@ def _make_keys(folder: Path, address: str, user: int, group: int) -> None:
     """Those of a cluster that other hosts reach at `address`; keys that are there stay. Raises OSError."""
     keys = KeyFolder(folder.absolute())
     if not keys.server.exists():
-        KeyMaker(keys).make([address], datetime.now(UTC))
+        import_module("driver.processes.certificates").KeyMaker(keys).make([address], datetime.now(UTC))
         print(f"the keys are in {keys.path}; a host that joins is given {keys.ca}")
     for each in (keys.path, *keys.path.iterdir()):
         os.chown(each, user, group)
@@ -152,19 +149,19 @@ def join(
 ) -> None:
     """This host joins a cluster that has begun elsewhere with `cep up --listen`: an instance manager for each core. On SIGTERM what they
     have moves to the other hosts."""
-    joining.run(join_config(told, where))
+    import_module("driver.processes.joining").run(join_config(told, where))
 
 
-def join_config(told: Told, where: str) -> JoinConfig:
-    """What a host that joins at `where` is told. Raises ClusterError: it cannot be called so, or there is no way there."""
-    urls = address_list(where, scheme="http" if told["ca"] is None else "https")
+def join_config(told: Told, where: str) -> Any:
+    """What a host that joins at `where` is told, a `JoinConfig`. Raises ClusterError: it cannot be called so, or there is no way there."""
+    urls = import_module("driver.orchestrators").address_list(where, scheme="http" if told["ca"] is None else "https")
     parts = urlsplit(urls[0])
     assert parts.hostname is not None
     given = {key: told[key] for key in ("data", "module_path", "kernel_cache", "log")}
     if told["checkpoint_folder"] is not None:  # else it is where the cluster has it
         _check_checkpoints(told["checkpoint_folder"])
         given["checkpoint_folder"] = told["checkpoint_folder"]
-    return JoinConfig(
+    return import_module("driver.processes.joining").JoinConfig(
         url=",".join(urls),
         token=told["token"],
         ca=told["ca"],
@@ -234,9 +231,10 @@ def compose(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: compose.machine.yaml beside it; `-`: here.")] = None,
 ) -> None:
     """Writes a compose file with a service of instance managers for every NUMA node of this machine, confined to its cores."""
+    files = import_module("driver.processes.compose")
     topology = read_topology().restricted(available_cores())
     try:
-        written = compose_text(for_machine(read_compose(file.read_text()), topology), topology)
+        written = files.compose_text(files.for_machine(files.read_compose(file.read_text()), topology), topology)
         target = output or file.with_name("compose.machine.yaml")
         if str(target) == "-":
             print(written, end="")

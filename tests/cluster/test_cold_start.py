@@ -21,7 +21,7 @@ from tests.support.paths import ROOT
 from tests.support.visits import visits
 from tests.support.waiting import HANG_S, until
 
-ROWS, KEYS = 200_000, 500
+ROWS, KEYS = 60_000, 500
 BUDGET_BYTES = 1 << 16  # what is not acknowledged holds the query up: it cannot end before it is to
 
 

@@ -76,12 +76,12 @@ def test_a_host_leaves_under_load_once_readers_have_what_ended_queries_hold(clus
         running = client.deploy(chained("leaving"))
         assert {im.partition(".")[0] for im in where(client, "leaving")} == {"h1", "h2", "h3"}
         reading = Reading(running.subscribe("leaving.out"))
-        flow = Flow(client.publisher("leaving.in"))
-        reading.more()
+        flow = Flow(client.publisher("leaving.in"), rows=50, pause_s=0.02)
+        reading.more(1000)
         host.process.send_signal(signal.SIGTERM)
         until(lambda: next(each for each in client.hosts() if each["name"] == "h3")["leaving"])
         until(lambda: not any(im.startswith("h3") for im in where(client, "leaving")))
-        reading.more()
+        reading.more(1000)
         sent = flow.end()
         reading.join(60)
         assert sum(batch.num_rows for batch in found) == 10_000

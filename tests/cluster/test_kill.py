@@ -89,10 +89,17 @@ def pid(cluster: LocalCluster, name: str) -> int:
 
 
 def kill(cluster: LocalCluster, name: str) -> None:
-    """And waits until another one is there."""
-    killed = pid(cluster, name)
+    """And waits until another one is there, and the supervisor has told of the death."""
+    killed, before = pid(cluster, name), deaths(cluster, name)
     os.kill(killed, signal.SIGKILL)
     until(lambda: dict(cluster.processes()).get(name, killed) != killed)
+    until(lambda: answered(lambda: deaths(cluster, name)) == before + 1)
+
+
+def deaths(cluster: LocalCluster, name: str) -> int:
+    """As REST says."""
+    [supervisor] = cluster.supervisors()
+    return next(int(child["deaths"]) for child in supervisor["children"] if child["name"] == name)
 
 
 def epochs(cluster: LocalCluster) -> dict[str, int]:
@@ -103,12 +110,13 @@ def test_the_orchestrator_is_killed(cluster: LocalCluster) -> None:
     running, reading, flow = deployed(cluster, "q1")
     stopped, stopped_reading, stopped_flow = deployed(cluster, "q2")
     before = epochs(cluster)
+    died = deaths(cluster, "orchestrator")
     os.kill(pid(cluster, "orchestrator"), signal.SIGKILL)
     flow.more()  # nothing has waited for the next one: it flows meanwhile
     reading.more()
     assert {"q1", "q2"} <= {query["name"] for query in cluster.queries()}
     until(lambda: running.status()["state"] == "running")
-    assert epochs(cluster) == before
+    assert epochs(cluster) == before and deaths(cluster, "orchestrator") == died + 1
     assert running.explain() and running.status()["placed"][0]["metrics"]
     stopped.stop()
     stopped_reading.join(HANG_S)
@@ -160,8 +168,8 @@ def test_what_a_query_that_has_ended_did_not_use_is_known_without_the_metric_ser
     assert (found["counts"], found["total"]) == ({"m": 1}, 1)
 
 
-def answered(ask: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-    """None: it is not there yet."""
+def answered(ask: Callable[[], Any]) -> Any:
+    """None: nothing is there yet."""
     try:
         return ask()
     except ClusterError:

@@ -29,7 +29,7 @@ from tests.support.one_cluster import lives
 from tests.support.visits import visits
 from tests.support.waiting import until
 
-ROWS, FILES, GROUPS, WINDOW, PRIME = 3_000_000, 4, 100, 20_000, 997
+ROWS, FILES, GROUPS, WINDOW, PRIME = 1_500_000, 4, 100, 20_000, 997
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_a_source_that_cannot_be_read_again_is_refused_by_name(cluster: LocalClu
 
 def test_answers_are_those_of_a_run_in_which_nothing_died(cluster: LocalCluster, records: str, expected: list[Any]) -> None:
     """Of two queries, which tell them on commit and at once; both have instances everywhere, so that each death is one of both."""
-    running = {how: cluster.deploy(query(f"killed-{how}", records, recover=how, checkpoint="100ms"), start=False) for how in RECOVER}
+    running = {how: cluster.deploy(query(f"killed-{how}", records, recover=how, checkpoint="50ms"), start=False) for how in RECOVER}
     found = {how: each.subscribe(f"killed-{how}.out") for how, each in running.items()}
     for each in running.values():
         each.start()

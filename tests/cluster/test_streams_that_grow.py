@@ -157,7 +157,7 @@ def test_rest_publishes_and_shows_a_new_column(cluster: LocalCluster, name: str)
     old, new = visits(name), grown(name, price="int64?")
     narrow = cluster.deploy(all_of(name, old)).subscribe(f"{name}.all")
     before, behind = timed(range(10)), timed(range(10, 20), price=lambda i: i)
-    with httpx.Client(base_url=cluster.rest.url, timeout=60, trust_env=False) as client:
+    with httpx.Client(base_url=cluster.rest.url, timeout=60, trust_env=False, verify=False) as client:
         path = f"/streams/{old.name}"
         assert client.post(f"{path}/records", json=before).json() == {"rows": 10}
         wide = cluster.deploy(all_of(f"{name}-2", new, "price")).subscribe(f"{name}-2.all")

@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def client(cluster: LocalCluster, folder: Path) -> Iterator[httpx.Client]:
     cluster.deploy(Query(f"q {TEXT}").source(VISITS).filter("some", col("ip") != TEXT).output("passed"))
-    with console_of(cluster.rest.url, folder) as url, httpx.Client(base_url=url, timeout=60, trust_env=False) as made:
+    with console_of(cluster.rest.url, folder) as url, httpx.Client(base_url=url, timeout=60, trust_env=False, verify=False) as made:
         yield made
 
 

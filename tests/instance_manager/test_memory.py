@@ -216,7 +216,7 @@ def survives(cluster: LocalCluster) -> str:
 
 
 def test_the_largest_query_fails_before_the_memory_of_an_instance_manager_ends() -> None:
-    with LocalCluster(instances=1, memory_bytes_max=450 << 20) as cluster:
+    with LocalCluster(instances=1, memory_bytes_max=320 << 20) as cluster:
         why = survives(cluster)
         # A table that doubles is one step: it may end beyond the bound.
         assert re.match(r"MemoryLimitExceeded: what an instance manager may have \(memory_bytes_max\) is (9|1\d)\d% used: ", why), why
@@ -224,7 +224,7 @@ def test_the_largest_query_fails_before_the_memory_of_an_instance_manager_ends()
         assert all(each in why for each in said), why
         # What it had is given back: the same query may come again.
         cluster.query("greedy").delete()
-        until(lambda: _memory(cluster) < 0.85 * (450 << 20))
+        until(lambda: _memory(cluster) < 0.85 * (320 << 20))
 
 
 def _memory(cluster: LocalCluster) -> int:

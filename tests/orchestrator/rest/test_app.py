@@ -63,7 +63,7 @@ class Server:
         self._thread.start()
 
     def client(self, **settings: Any) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=HANG_S, trust_env=False, **settings)
+        return httpx.Client(base_url=self.url, timeout=HANG_S, trust_env=False, verify=False, **settings)
 
     def close(self) -> None:
         self._server.should_exit = True

@@ -94,13 +94,13 @@ def test_every_answer_to_ten_thousand_requests_is_declared(cluster: LocalCluster
 
 def test_the_examples_are_there_as_they_are(cluster: LocalCluster) -> None:
     """With their nulls, which mean something."""
-    document = httpx.get(f"{cluster.rest.url}/openapi.json", timeout=SOON_S, trust_env=False).json()
+    document = httpx.get(f"{cluster.rest.url}/openapi.json", timeout=SOON_S, trust_env=False, verify=False).json()
     content = document["paths"]["/queries"]["post"]["requestBody"]["content"]["application/json"]
     assert {name: content["examples"][name]["value"] for name in EXAMPLES} == EXAMPLES
 
 
 def test_what_a_path_may_be_asked_with_is_all_that_is_declared(cluster: LocalCluster) -> None:
-    found = httpx.request("OPTIONS", f"{cluster.rest.url}/streams/visits", timeout=SOON_S, trust_env=False)
+    found = httpx.request("OPTIONS", f"{cluster.rest.url}/streams/visits", timeout=SOON_S, trust_env=False, verify=False)
     assert found.status_code == 405 and found.headers["allow"] == "DELETE, GET, PUT"
 
 
@@ -108,7 +108,7 @@ def test_a_subquery_without_a_name_is_none(cluster: LocalCluster) -> None:
     """Of a query without buckets, too, where there is no other to be meant."""
     made = cluster.deploy(PLAIN)
     asked = {"subquery": "", "table": []}
-    found = httpx.post(f"{cluster.rest.url}/queries/{made.name}/rebalance", json=asked, timeout=SOON_S, trust_env=False)
+    found = httpx.post(f"{cluster.rest.url}/queries/{made.name}/rebalance", json=asked, timeout=SOON_S, trust_env=False, verify=False)
     assert found.status_code == 422 and found.json()["pointer"] == "/subquery"
     made.delete()
 
@@ -117,7 +117,7 @@ def test_wrong_documents_over_http(cluster: LocalCluster) -> None:
     """In one request each, and many in one."""
     random = Random(7)
     documents = [mutated(random.choice(list(EXAMPLES.values())), random) for _ in range(100)]
-    with httpx.Client(base_url=cluster.rest.url, timeout=SOON_S, trust_env=False) as client:
+    with httpx.Client(base_url=cluster.rest.url, timeout=SOON_S, trust_env=False, verify=False) as client:
         readable = [each for each in documents if client.post("/explain", json=each).status_code in (200, 409, 422)]
         assert len(readable) > 50
         outcomes = client.post("/queries:bulk?start=false", json=readable).json()
