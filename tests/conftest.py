@@ -115,7 +115,7 @@ def _share_the_reading(number: int, count: int) -> None:
 def pytest_collection_finish() -> None:
     """A process has a gigabyte of objects by its end, most of them kernels, which stay: garbage is looked for seldom."""
     gc.freeze()
-    gc.set_threshold(20_000, 50, 20)
+    gc.set_threshold(100_000, 20, 20)
     gc.enable()
 
 

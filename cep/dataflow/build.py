@@ -9,7 +9,7 @@ from functools import partial
 from cep.dataflow.channel import Channel, Inbox
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.instance import SubqueryInstance
-from cep.dataflow.layout import Layout
+from cep.dataflow.layout import layout_of
 from cep.dataflow.meter import Account, Latency, Meter
 from cep.dataflow.movement.bucket_move import InstanceBuckets
 from cep.dataflow.movement.movement import Movement
@@ -69,7 +69,7 @@ def build(plan: PhysicalPlan, subquery: Subquery, index: int, wiring: Wiring, ar
 class _Builder:
     def __init__(self, plan: PhysicalPlan, subquery: Subquery, index: int, wiring: Wiring) -> None:
         self.plan, self.subquery, self.index, self.wiring = plan, subquery, index, wiring
-        self.layout = Layout(plan)
+        self.layout = layout_of(plan)
         self.dead_letters = DeadLetters()
         limit = min(wiring.state_limit, plan.query.options.state_bytes_max or wiring.state_limit)
         self.context = BuildContext(self.layout, self.dead_letters, wiring.clock, limit, wiring.probe_rows, wiring.store, wiring.check_file)

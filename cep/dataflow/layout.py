@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from cep.compile.aggregate.window_state import AggregateSpec
 from cep.compile.user.aggregates import collecting
 from cep.model.operators import Aggregate
@@ -22,9 +24,15 @@ class Layout:
         self.validated: Validated = validate(plan.query, plan.streams)
         self.operators = {operator.name: operator for operator in plan.query.operators}
         self.feeds_tie = feeds_tie(plan)  # rare, so then all columns travel everywhere
+        self._columns: dict[str, Schema] = {}  # what was asked: to follow all readers down the query takes a while
 
     def columns(self, producer: str) -> Schema:
         """The columns of `producer` that travel."""
+        if producer not in self._columns:
+            self._columns[producer] = self._travelling(producer)
+        return self._columns[producer]
+
+    def _travelling(self, producer: str) -> Schema:
         schema = self.validated.schemas[producer]
         if self.feeds_tie:
             return schema
@@ -90,3 +98,9 @@ class Layout:
     def source_index(self, stream: str) -> int:
         """Its place among the sources that origins count; of what another query puts out, whose rows have theirs, 0."""
         return 0 if stream in self.plan.feeds else self.plan.roots.index(stream)
+
+
+@lru_cache(maxsize=8)
+def layout_of(plan: PhysicalPlan) -> Layout:
+    """That of a plan of which several instances are built one after the other: what it means is found once."""
+    return Layout(plan)

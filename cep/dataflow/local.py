@@ -13,7 +13,7 @@ from functools import partial
 from cep.dataflow.build import Wiring, build
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.instance import SubqueryInstance
-from cep.dataflow.layout import Layout
+from cep.dataflow.layout import layout_of
 from cep.dataflow.local_wires import LocalWires, Script
 from cep.dataflow.meter import Account, Meter
 from cep.dataflow.movement.checkpoint import Snapshot
@@ -78,7 +78,7 @@ class LocalRun:
     ) -> None:
         self.plan, self.clock = plan, clock
         self.meter, self.account = meter or Meter(), Account()  # the account: the schedule and the channels
-        self.layout = Layout(plan)
+        self.layout = layout_of(plan)
         self.upstream = {run.plan.query.name: run for run in upstream}
         self._rerouting: list[tuple[SubqueryInstance, str, TableBarrier]] = []  # the instances that have not heard yet of a new table
         self.between: Callable[[random.Random], bool] | None = None  # is called behind every step; says whether it did something

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import cast
 
 from cep.dataflow.channel import Inbox, WatermarkMerge
 from cep.dataflow.meter import Account
@@ -43,7 +44,7 @@ class Node:
         self.on_batch: Callable[[Batch, int], Iterable[Batch]] = operator.on_batch
         self.on_watermark: Callable[[int], Iterable[Batch]] = operator.on_watermark
         self.apply: Callable[[Batch], Batch] | None = operator.apply if isinstance(operator, OneForOne) else None
-        self.on_barrier: Callable[[], Iterable[Batch]] | None = operator.on_barrier if isinstance(operator, StatefulOperator) else None
+        self.on_barrier: Callable[[], Iterable[Batch]] | None = getattr(operator, "on_barrier", None)  # those with state have it
 
     def feed(self, port: object, index: int = 0) -> None:
         """One more input, known by `port`."""
@@ -56,7 +57,8 @@ class Node:
 
     @cached_property
     def stateful(self) -> StatefulOperator | None:
-        return self.operator if isinstance(self.operator, StatefulOperator) else None
+        """`isinstance` would read all that the protocol names, also what has to be added up."""
+        return cast(StatefulOperator, self.operator) if self.on_barrier is not None else None
 
 
 @dataclass

@@ -242,7 +242,8 @@ def in_turn(problem: PlacementProblem) -> Seats:
 def best(problem: PlacementProblem) -> Seats:
     """The cheapest of the placements to which the most promising starts lead; the first of equals."""
     starts = sorted(_starts(problem), key=problem.total)[:STARTS_MAX]
-    return min(map(partial(improved, problem), starts), key=lambda seats: round(problem.total(seats), 6))
+    different = {tuple(place.tobytes() for place in seats): seats for seats in starts}  # where all workers are alike, so are some of these
+    return min(map(partial(improved, problem), different.values()), key=lambda seats: round(problem.total(seats), 6))
 
 
 def _starts(problem: PlacementProblem) -> Iterator[Seats]:
@@ -262,7 +263,10 @@ def improved(problem: PlacementProblem, seats: Seats) -> Seats:
         gained = False
         for which in range(len(seats))[:left]:
             left -= 1
-            moved = [*seats[:which], _cheapest(problem, seats, which), *seats[which + 1 :]]
+            places = _cheapest(problem, seats, which)
+            if np.array_equal(places, seats[which]):
+                continue
+            moved = [*seats[:which], places, *seats[which + 1 :]]
             after = problem.total(moved)
             if after < total - GAIN_MIN:
                 seats, total, gained = moved, after, True

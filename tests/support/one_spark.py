@@ -18,8 +18,9 @@ FILES = ("tests/driver/spark/", "tests/hibench/engines/test_spark.py", "tests/hi
 #: `chmod` that it starts for each file of a checkpoint.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m -Djdk.lang.Process.launchMechanism=VFORK"
 
-#: Spark's own classes are sound: to prove that of each takes seven seconds.
-TRUSTED_CLASSES = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+#: Spark's own classes are sound: to prove that of each takes seven seconds. Garbage is looked for a third as often, which
+#: takes two seconds less.
+JAVA_OF_SPARK = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -Xmn512m -XX:MetaspaceSize=256m"
 
 _open = contextlib.ExitStack()
 _spark: list[Spark] = []
@@ -29,7 +30,7 @@ def one_spark() -> Spark:
     if not _spark:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("JAVA_TOOL_OPTIONS", QUICK_JAVA)
-            patch.setenv("SPARK_SUBMIT_OPTS", TRUSTED_CLASSES)
+            patch.setenv("SPARK_SUBMIT_OPTS", JAVA_OF_SPARK)
             _spark.append(SESSIONS.acquire(MASTER))
         _open.callback(SESSIONS.release)
         _open.callback(_spark.clear)

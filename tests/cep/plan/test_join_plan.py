@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cep.dataflow.build import Layout
+from cep.dataflow.layout import Layout
 from cep.model.expr import col
 from cep.model.functions import count
 from cep.model.operators import Aggregate, AsOfJoin, Filter, IntervalJoin, Join, Lookup, Map, Operator, Union
