@@ -49,7 +49,10 @@ class KeyMaker:
         """Makes all that is not there. Raises ClusterError: a certificate is there already, or the folder cannot be written."""
         if self.folder.server.exists():
             raise ClusterError(f"{self.folder.server} is there already: `cep keys --renew` makes a new one by the same authority")
-        self.folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ClusterError(f"the folder {self.folder.path} for the keys cannot be made: {error.strerror}") from None
         if not self.folder.ca.exists():
             self._make_authority(now)
         if not self.folder.members.exists():

@@ -40,8 +40,13 @@ class RunFolder:
 
     @property
     def keys(self) -> Path:
-        """What `cep keys` makes."""
+        """The folder that `cep keys` makes."""
         return self.path / "keys"
+
+    @property
+    def sent_keys(self) -> Path:
+        """The gateway's file of what was sent under which key: those of the header `Idempotency-Key`."""
+        return self.path / "sent-keys"
 
     def heard(self, place: str) -> Path:
         """What a process for connectors touches each time that an orchestrator has answered it. `place`: the machine, or the container."""

@@ -209,3 +209,6 @@ def test_keys_are_made_once_and_renewed_where_there_are_some(made: KeyFolder, tm
     shutil.copy(made.client, made.path / "ca.key")
     with pytest.raises(ClusterError, match=r"the authority in .* cannot be used"):
         KeyMaker(made).renew((), NOW)
+    (tmp_path / "file").touch()
+    with pytest.raises(ClusterError, match=r"the folder .*/file for the keys cannot be made: File exists"):
+        KeyMaker(KeyFolder(tmp_path / "file")).make((), NOW)

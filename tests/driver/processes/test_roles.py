@@ -81,7 +81,9 @@ def _free_ports(count: int) -> list[int]:
 @pytest.fixture(scope="module")
 def roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
     started = Roles(tmp_path_factory.mktemp("roles") / "run")
-    RunFolder(started.run).prepare(os.getuid(), os.getgid())
+    folder = RunFolder(started.run)
+    folder.prepare(os.getuid(), os.getgid())
+    folder.keys.mkdir()  # where `cep init --listen` and `cep keys` have theirs
     started.start("zookeeper", "zookeeper", "--port", str(started.ports[2]), "--folder", str(started.run / "zookeeper"))
     for i in (0, 1):
         started.start(f"orchestrator-{i}", "orchestrator", "--port", str(started.ports[i]))
