@@ -101,7 +101,14 @@ def tail(log: Path, lines: int = 12) -> str:
 def ending(process: ChildProcess) -> str:
     """How a process that is over ended, in words."""
     code = process.returncode
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return f"was killed by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time one: only the first and the last of them have names
+        return f"signal {number}"
 
 
 class Home:
