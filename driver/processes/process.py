@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import re
 import shutil
 import signal
 import stat
@@ -169,7 +168,7 @@ class Home:
         """The folder for what supervisors report: in memory, where a full disk does not matter; else in this one. What publishers have kept
         there for a lasting cluster's queries stays."""
         _remove_reports(self.folder, self.lasting)  # of the cluster that was here before
-        for folder in (_reports_of(self.folder), self.folder / "reports"):
+        for folder in (_reports_of(self.folder, self.lasting), self.folder / "reports"):
             with suppress(OSError):
                 folder.mkdir(mode=0o700, exist_ok=self.lasting)
                 (folder / _OF_HOME).write_text(str(self.folder))
@@ -253,15 +252,14 @@ def _homes(reports: Path) -> Iterator[Path]:
         yield Path((reports / _OF_HOME).read_text())
 
 
-def _reports_of(home: Path) -> Path:
-    """In memory: by the name of a private home; others may be called alike."""
-    named = home.name if re.fullmatch(rf"{_PREFIX}.{{8}}", home.name) else _PREFIX + hashlib.blake2b(bytes(home), digest_size=4).hexdigest()
-    return _MEMORY / named
+def _reports_of(home: Path, lasting: bool) -> Path:
+    """In memory: by the name of a private home, which is made up; lasting ones may be called alike, so by their whole path."""
+    return _MEMORY / (_PREFIX + hashlib.blake2b(bytes(home), digest_size=4).hexdigest() if lasting else home.name)
 
 
 def _remove_reports(home: Path, lasting: bool = False) -> None:
     """`lasting`: what publishers have kept stays, and what says whose it is."""
-    folder = _reports_of(home)
+    folder = _reports_of(home, lasting)
     with suppress(OSError):
         if folder.stat().st_uid != os.getuid():
             return
