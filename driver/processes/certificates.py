@@ -80,14 +80,15 @@ class KeyMaker:
         self._write("members.key", json.dumps({"public": pair.public, "secret": pair.secret.text}).encode() + b"\n")
 
     def _certify(self, names: Iterable[str], now: datetime.datetime, days: int) -> None:
+        """The server's certificate comes last: where it is, all are. A disk may be full before."""
+        key, certificate = self._issue("CEP cluster process", now, days, ExtendedKeyUsageOID.CLIENT_AUTH)
+        for name, text in (("client.key", key), ("client.crt", certificate)):
+            self._write(name, text)
         all_names = list(dict.fromkeys((*names, *_HERE)))
         own = x509.SubjectAlternativeName([_general_name(name) for name in all_names])
         key, certificate = self._issue(all_names[0], now, days, ExtendedKeyUsageOID.SERVER_AUTH, own)
         # A server that reads them anew meanwhile finds a pair, or an error after which it keeps the one of before.
-        for name, text in (("server.key", key), ("server.crt", certificate), ("server.pem", key + certificate)):
-            self._write(name, text)
-        key, certificate = self._issue("CEP cluster process", now, days, ExtendedKeyUsageOID.CLIENT_AUTH)
-        for name, text in (("client.key", key), ("client.crt", certificate)):
+        for name, text in (("server.pem", key + certificate), ("server.key", key), ("server.crt", certificate)):
             self._write(name, text)
 
     def _issue(

@@ -77,6 +77,7 @@ def init(told: Told) -> None:
             _make_keys(Path(told["keys"] or run.keys), told["listen"], user, group)
     except OSError as error:
         raise ClusterError(f"cannot make the run folder {run.path}: {error}") from None
+    run.token()  # one that was there may be empty
     print(f"the run folder is {run.path}, the token is in {run.path / 'token'}")
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from cep.config import RUN_VARIABLE
 from cep.errors import ClusterError
+from driver.processes.secret_files import keep_secret
 from driver.processes.zookeeper import make_secret
 
 _SPARK_SETTINGS = "spark.authenticate true\nspark.authenticate.secret {secret}\n"
@@ -62,29 +62,26 @@ class RunFolder:
         return f"ipc://{self.path / name}"
 
     def token(self) -> str:
-        """What REST requests must carry. Raises ClusterError: none has been made yet, or it is not ours to read."""
+        """What REST requests must carry. Raises ClusterError: none has been made yet, it is not ours to read, or it is empty."""
+        file = self.path / "token"
         try:
-            return (self.path / "token").read_text().strip()
+            found = file.read_text().strip()
         except OSError as error:
-            raise ClusterError(f"{self.path / 'token'}: {error.strerror}; `cep init` makes the run folder and its token") from None
+            raise ClusterError(f"{file}: {error.strerror}; `cep init` makes the run folder and its token") from None
+        if not found:
+            raise ClusterError(f"{file}: expected a token, got an empty file; remove it, and `cep init` makes one")
+        return found
 
     def prepare(self, user: int, group: int) -> None:
         """Makes what is not there yet, for this user alone; what is there stays. Raises OSError: it may not be written."""
         for folder in (self.path, self.reports, self.spark):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._keep_secret("token", secrets.token_urlsafe(32))
-        with suppress(FileExistsError):
-            make_secret(self.zookeeper_secret)
-        self._keep_secret("spark/spark-defaults.conf", _SPARK_SETTINGS.format(secret=secrets.token_urlsafe(32)))
+        keep_secret(self.path / "token", secrets.token_urlsafe(32))
+        make_secret(self.zookeeper_secret)
+        keep_secret(self.spark / "spark-defaults.conf", _SPARK_SETTINGS.format(secret=secrets.token_urlsafe(32)))
         for each in (self.path, self.reports, self.spark, self.path / "token", self.zookeeper_secret, self.spark / "spark-defaults.conf"):
             os.chown(each, user, group)
             each.chmod(0o700 if each.is_dir() else 0o600)
-
-    def _keep_secret(self, name: str, text: str) -> None:
-        with suppress(FileExistsError):
-            handle = os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as file:
-                file.write(text)
 
 
 def run_folder() -> RunFolder | None:
