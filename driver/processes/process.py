@@ -147,7 +147,7 @@ class Home:
             ClusterError: it cannot be written, its path is too long, or a cluster runs there.
         """
         where = Path(folder).absolute()
-        _check_length(where, _SOCKET_NAME_BYTES + 1)
+        check_socket_path(where, _SOCKET_NAME_BYTES + 1)
         try:
             _sweep_reports()
             where.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -193,11 +193,11 @@ def _short_enough(parent: str | None) -> Path:
     more = len("/cep-12345678/") + _SOCKET_NAME_BYTES
     if not parent and len(os.fsencode(asked)) + more > SOCKET_PATH_BYTES_MAX:
         asked = Path("/tmp")
-    _check_length(asked, more)
+    check_socket_path(asked, more)
     return asked
 
 
-def _check_length(folder: Path, more: int) -> None:
+def check_socket_path(folder: Path, more: int = 0) -> None:
     """Raises ClusterError: with so many bytes more it is no path for a socket."""
     if len(os.fsencode(folder)) + more > SOCKET_PATH_BYTES_MAX:
         raise ClusterError(f"{folder}: too long a path for sockets, which end at {SOCKET_PATH_BYTES_MAX} bytes; name a shorter folder")

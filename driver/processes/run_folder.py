@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cep.config import RUN_VARIABLE
 from cep.errors import ClusterError
+from driver.processes.process import check_socket_path
 from driver.processes.secret_files import keep_secret
 from driver.processes.zookeeper import make_secret
 
@@ -57,9 +58,24 @@ class RunFolder:
         """By which the processes of the cluster are known to ZooKeeper: the same on all machines, for as long as ZooKeeper's data."""
         return self.path / "zookeeper-secret"
 
+    def socket_path(self, name: str) -> Path:
+        """Of a socket in it. Raises ClusterError: it is too long for one."""
+        path = self.path / name
+        check_socket_path(path)
+        return path
+
     def socket(self, name: str) -> str:
-        """The endpoint of a socket in it."""
-        return f"ipc://{self.path / name}"
+        """The endpoint of a socket in it. Raises ClusterError: its path is too long."""
+        return f"ipc://{self.socket_path(name)}"
+
+    def check(self) -> None:
+        """Raises ClusterError: it is not there, or this user may not write to it."""
+        try:
+            os.listdir(self.path)
+        except OSError as error:
+            raise ClusterError(f"the run folder {self.path}: {error.strerror}; `cep init` makes it") from None
+        if not os.access(self.path, os.W_OK):
+            raise ClusterError(f"the run folder {self.path}: user {os.geteuid()} may not write to it; it is for the one who made it")
 
     def token(self) -> str:
         """What REST requests must carry. Raises ClusterError: none has been made yet, it is not ours to read, or it is empty."""
