@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +18,8 @@ NameArgument = Annotated[str, typer.Argument(help="The query's name.")]
 
 
 def is_document(query: str) -> bool:
-    return Path(query).suffix == ".json" or _is_yaml(Path(query)) or Path(query).is_file()
+    """Is it a file, and no query's name? Those may be longer than a file's."""
+    return Path(query).suffix == ".json" or _is_yaml(Path(query)) or os.path.isfile(query)
 
 
 def read_document(path: Path) -> dict[str, Any]:

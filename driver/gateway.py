@@ -41,6 +41,7 @@ from driver.cluster import Cluster
 from driver.gateway_events import EventReader, EventResponse, Slow
 from driver.gateway_keys import IN_MEMORY, KeptKeys, KeyFile, RowsKey
 from driver.gateway_rows import GatewayPublisher, Saying, promise, reader_of
+from driver.processes.run_folder import RunFolder
 from driver.rows.json_rows import written
 from driver.streams.subscription import Subscription
 
@@ -333,7 +334,7 @@ def main(arguments: list[str]) -> int:
     pa.set_cpu_count(1)
     token = os.environ.get(TOKEN_VARIABLE)
     tokens = Tokens(Secret(token) if token else None, config.tokens)
-    gateway = Gateway(Cluster(config.rest, token, ca=config.ca), keys=str(Path(config.home) / "keys"))
+    gateway = Gateway(Cluster(config.rest, token, ca=config.ca), keys=str(RunFolder(Path(config.home)).sent_keys))
     app = make_app(gateway, tokens)
     protocol = served(min(CONNECTIONS_MAX, raise_descriptor_limit() // 2))
     server = uvicorn.Server(uvicorn.Config(app, http=protocol, fd=int(arguments[1]), log_level="warning", log_config=None))

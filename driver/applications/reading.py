@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,9 @@ class _File:
 
 def read_application(path: Path, variables: Mapping[str, Variable] | None = None) -> WrittenApplication:
     """`variables`: instead of the values that the files give them. Raises QueryError: which file is wrong, where, and why."""
-    files = list(_with_included(path, ()))
+    found: dict[Path, _File] = {}
+    _add_with_included(path, (), found)
+    files = list(found.values())
     main = files[-1]
     name = main.document.get("application")
     if not isinstance(name, str) or not name:
@@ -79,10 +81,13 @@ def read_application(path: Path, variables: Mapping[str, Variable] | None = None
     return WrittenApplication(name, *(_parts(files, key, values) for key in ("streams", "queries", "sinks")))
 
 
-def _with_included(path: Path, within: tuple[Path, ...]) -> Iterator[_File]:
-    """The files that it includes, and theirs, before it; one that is included twice comes twice."""
-    if path.resolve() in within:
+def _add_with_included(path: Path, within: tuple[Path, ...], files: dict[Path, _File]) -> None:
+    """The files that it includes, and theirs, before it; each once, by however many ways one comes to it."""
+    own = path.resolve()
+    if own in within:
         raise _wrong(path, f"it includes itself, by {within[-1]}")
+    if own in files:
+        return
     document = _read(path, lambda path: load_yaml(path.read_text("utf-8-sig")))
     if not isinstance(document, dict):
         raise _wrong(path, f"expected a mapping with {', '.join(KEYS)}; got {type(document).__name__}")
@@ -95,8 +100,8 @@ def _with_included(path: Path, within: tuple[Path, ...]) -> Iterator[_File]:
     for i, included in enumerate(file.part("include", list, "a list of files")):
         if not isinstance(included, str):
             raise _wrong(path, f"expected the name of a file, got {included!r}", f"/include/{i}")
-        yield from _with_included(path.parent / included, (*within, path.resolve()))
-    yield file
+        _add_with_included(path.parent / included, (*within, own), files)
+    files[own] = file
 
 
 def _check_keys(value: Any, file: Path, pointer: str) -> None:
@@ -134,7 +139,7 @@ def _parts(files: list[_File], key: str, values: Mapping[str, Variable]) -> Mapp
             pointer = f"/{key}/{escaped(name)}"
             if not isinstance(document, dict):
                 raise _wrong(file.path, f"expected a mapping, got {document!r}", pointer)
-            if name in parts and parts[name].file.resolve() != file.path.resolve():
+            if name in parts:
                 raise _wrong(file.path, f"{name!r} stands in {parts[name].file} already", pointer)
             parts[name] = ApplicationPart(file.path, pointer, _filled(document, values, file.path, pointer))
     return parts

@@ -49,7 +49,10 @@ class KeyMaker:
         """Makes all that is not there. Raises ClusterError: a certificate is there already, or the folder cannot be written."""
         if self.folder.server.exists():
             raise ClusterError(f"{self.folder.server} is there already: `cep keys --renew` makes a new one by the same authority")
-        self.folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ClusterError(f"the folder {self.folder.path} for the keys cannot be made: {error.strerror}") from None
         if not self.folder.ca.exists():
             self._make_authority(now)
         if not self.folder.members.exists():
@@ -77,14 +80,15 @@ class KeyMaker:
         self._write("members.key", json.dumps({"public": pair.public, "secret": pair.secret.text}).encode() + b"\n")
 
     def _certify(self, names: Iterable[str], now: datetime.datetime, days: int) -> None:
+        """The server's certificate comes last: where it is, all are. A disk may be full before."""
+        key, certificate = self._issue("CEP cluster process", now, days, ExtendedKeyUsageOID.CLIENT_AUTH)
+        for name, text in (("client.key", key), ("client.crt", certificate)):
+            self._write(name, text)
         all_names = list(dict.fromkeys((*names, *_HERE)))
         own = x509.SubjectAlternativeName([_general_name(name) for name in all_names])
         key, certificate = self._issue(all_names[0], now, days, ExtendedKeyUsageOID.SERVER_AUTH, own)
         # A server that reads them anew meanwhile finds a pair, or an error after which it keeps the one of before.
-        for name, text in (("server.key", key), ("server.crt", certificate), ("server.pem", key + certificate)):
-            self._write(name, text)
-        key, certificate = self._issue("CEP cluster process", now, days, ExtendedKeyUsageOID.CLIENT_AUTH)
-        for name, text in (("client.key", key), ("client.crt", certificate)):
+        for name, text in (("server.pem", key + certificate), ("server.key", key), ("server.crt", certificate)):
             self._write(name, text)
 
     def _issue(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import secrets
 import socket
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from cep.config import ClusterConfig
 from cep.errors import ClusterError
 from driver.commands import python
+from driver.processes.secret_files import keep_secret
 
 HOST = "127.0.0.1"
 
@@ -43,8 +43,7 @@ class OwnConsole:
         file = folder / "console-secret" if has_token else None
         if file is not None:
             file.unlink(missing_ok=True)
-            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
-                opened.write(secrets.token_urlsafe(24))
+            keep_secret(file, secrets.token_urlsafe(24))
         return OwnConsole(listener, file)
 
     def command(self, cluster: ClusterConfig) -> list[str]:

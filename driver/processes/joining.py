@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -86,7 +86,7 @@ class HostProcesses:
         self.events.listen()
         topology = read_topology().restricted(available_cores())
         self._register(topology)
-        managers = list(self._managers(topology))
+        managers = instance_managers(self.config, self.cluster, topology, self.reach)
         self.children.start_managers(self.config.instance_manager, managers)
         names = [manager.id for manager in managers]
         self._wait(lambda: set(names) <= {each["id"] for each in self.rest.get("/instance-managers")}, "instance managers")
@@ -140,16 +140,19 @@ class HostProcesses:
             if time.monotonic() > deadline:
                 raise ClusterError(f"host {self.config.name!r}: no {what} within {JOIN_S:g} s\n{self.children.tails()}")
 
-    def _managers(self, topology: Topology) -> Iterator[InstanceManagerConfig]:
-        """One for each core, beginning again when the cores are used up."""
-        places = [(core, node.id) for node in topology.nodes for core in node.cores]
-        run, reports = Path(self.cluster.home), Path(str(self.cluster.reports))
-        for i in range(self.config.instances or len(places)):
-            core, node = places[i % len(places)] if self.cluster.numa else (None, None)
-            turn = i // len(places)
-            number = places[i % len(places)][0]
-            name = f"{self.config.name}.im-{number}" + (f".{turn}" if turn else "")
-            yield InstanceManagerConfig(self.cluster, name, core, node, self.reach.endpoint(run / name), str(reports / f"{name}.mark"))
+
+def instance_managers(config: JoinConfig, cluster: ClusterConfig, topology: Topology, reach: Reach) -> list[InstanceManagerConfig]:
+    """One for each core of this host, beginning again when the cores are used up."""
+    places = [(core, node.id) for node in topology.nodes for core in node.cores]
+    run, reports, count = Path(cluster.home), Path(str(cluster.reports)), config.instances or len(places)
+    found = []
+    for i in range(count):
+        number, node = places[i % len(places)]
+        turn = i // len(places)
+        name = f"{config.name}.im-{number}" + (f".{turn}" if turn else "")
+        at: tuple[int | None, int | None] = (number, node) if cluster.numa else (None, None)
+        found.append(InstanceManagerConfig(cluster, name, *at, reach.endpoint(run / name), str(reports / f"{name}.mark"), count))
+    return found
 
 
 def _said_at_once(line: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import re
 import shutil
 import signal
 import stat
@@ -101,7 +100,14 @@ def tail(log: Path, lines: int = 12) -> str:
 def ending(process: ChildProcess) -> str:
     """How a process that is over ended, in words."""
     code = process.returncode
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return f"was killed by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time one: only the first and the last of them have names
+        return f"signal {number}"
 
 
 class Home:
@@ -141,7 +147,7 @@ class Home:
             ClusterError: it cannot be written, its path is too long, or a cluster runs there.
         """
         where = Path(folder).absolute()
-        _check_length(where, _SOCKET_NAME_BYTES + 1)
+        check_socket_path(where, _SOCKET_NAME_BYTES + 1)
         try:
             _sweep_reports()
             where.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -162,7 +168,7 @@ class Home:
         """The folder for what supervisors report: in memory, where a full disk does not matter; else in this one. What publishers have kept
         there for a lasting cluster's queries stays."""
         _remove_reports(self.folder, self.lasting)  # of the cluster that was here before
-        for folder in (_reports_of(self.folder), self.folder / "reports"):
+        for folder in (_reports_of(self.folder, self.lasting), self.folder / "reports"):
             with suppress(OSError):
                 folder.mkdir(mode=0o700, exist_ok=self.lasting)
                 (folder / _OF_HOME).write_text(str(self.folder))
@@ -187,11 +193,11 @@ def _short_enough(parent: str | None) -> Path:
     more = len("/cep-12345678/") + _SOCKET_NAME_BYTES
     if not parent and len(os.fsencode(asked)) + more > SOCKET_PATH_BYTES_MAX:
         asked = Path("/tmp")
-    _check_length(asked, more)
+    check_socket_path(asked, more)
     return asked
 
 
-def _check_length(folder: Path, more: int) -> None:
+def check_socket_path(folder: Path, more: int = 0) -> None:
     """Raises ClusterError: with so many bytes more it is no path for a socket."""
     if len(os.fsencode(folder)) + more > SOCKET_PATH_BYTES_MAX:
         raise ClusterError(f"{folder}: too long a path for sockets, which end at {SOCKET_PATH_BYTES_MAX} bytes; name a shorter folder")
@@ -246,15 +252,14 @@ def _homes(reports: Path) -> Iterator[Path]:
         yield Path((reports / _OF_HOME).read_text())
 
 
-def _reports_of(home: Path) -> Path:
-    """In memory: by the name of a private home; others may be called alike."""
-    named = home.name if re.fullmatch(rf"{_PREFIX}.{{8}}", home.name) else _PREFIX + hashlib.blake2b(bytes(home), digest_size=4).hexdigest()
-    return _MEMORY / named
+def _reports_of(home: Path, lasting: bool) -> Path:
+    """In memory: by the name of a private home, which is made up; lasting ones may be called alike, so by their whole path."""
+    return _MEMORY / (_PREFIX + hashlib.blake2b(bytes(home), digest_size=4).hexdigest() if lasting else home.name)
 
 
 def _remove_reports(home: Path, lasting: bool = False) -> None:
     """`lasting`: what publishers have kept stays, and what says whose it is."""
-    folder = _reports_of(home)
+    folder = _reports_of(home, lasting)
     with suppress(OSError):
         if folder.stat().st_uid != os.getuid():
             return

@@ -13,7 +13,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -74,6 +73,7 @@ def init(told: Told) -> None:
             _make_keys(Path(told["keys"] or run.keys), told["listen"], user, group)
     except OSError as error:
         raise ClusterError(f"cannot make the run folder {run.path}: {error}") from None
+    run.token()  # one that was there may be empty
     print(f"the run folder is {run.path}, the token is in {run.path / 'token'}")
 
 
@@ -89,10 +89,17 @@ def _make_keys(folder: Path, address: str, user: int, group: int) -> None:
 
 def zookeeper(told: Told) -> None:
     """ZooKeeper, from the jars of PySpark; alone, or one of an ensemble."""
-    ensemble = None if not told["zookeeper_servers"] else Ensemble(told["zookeeper_servers"], told["zookeeper_id"])
+    servers, number, folder = told["zookeeper_servers"], told["zookeeper_id"], Path(told["zookeeper_data"])
+    if number > 1 and not servers:
+        raise ClusterError(f"ZooKeeper's --id: expected --servers, the hosts of all of them, beside it, got {number} alone")
+    ensemble = Ensemble(servers, number) if servers else None
     keys = _door(told).zookeeper_keys()
-    server = ZooKeeper(Path(told["zookeeper_data"]), told["zookeeper_port"], told["zookeeper_host"], True, keys, ensemble)
-    _become(server.command(java_home(), spark_jars()))
+    server = ZooKeeper(folder, told["zookeeper_port"], told["zookeeper_host"], True, keys, ensemble)
+    try:
+        command = server.command(java_home(), spark_jars())
+    except OSError as error:
+        raise ClusterError(f"ZooKeeper's folder {folder} (--folder) cannot be written: {error.strerror}") from None
+    _become(command)
 
 
 def orchestrator(told: Told) -> None:
@@ -113,11 +120,13 @@ def metric_server(told: Told) -> None:
 def gateway(told: Told) -> None:
     """The gateway: publishes and subscribes for clients of REST."""
     site = site_of(told, rest_url=told["url"])
-    path = site.run.path / "gateway"
-    with suppress(FileNotFoundError):
-        path.unlink()  # of one that was killed
+    path = site.run.socket_path("gateway")
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
+    try:
+        path.unlink(missing_ok=True)  # of one that was killed
+        listener.bind(str(path))
+    except OSError as error:
+        raise ClusterError(f"the gateway cannot listen at {path}: {error.strerror}") from None
     listener.listen()
     listener.set_inheritable(True)
     _become([*python("driver.gateway", argument(site.cluster())), str(listener.fileno())], _secret(site))
@@ -246,11 +255,13 @@ def compose(
 
 
 def site_of(told: Told, **more: str) -> Site:
-    """The cluster that a role is told of; what the role isn't told is as `ClusterConfig` has it."""
+    """The cluster that a role is told of; what the role isn't told is as `ClusterConfig` has it. Raises ClusterError: its run folder is
+    not there, or something that it is told is wrong."""
     known = told.fields_of(ClusterConfig)
     places = {name: known.pop(name) for name in _PLACES if name in known}
     places.pop("token", None)
     run, door = _run(told), _door(told)
+    run.check()
     if "metrics_port" in told.values:
         places["metrics_port"] = told["metrics_port"]
     if known.get("address") is None:
@@ -292,7 +303,7 @@ def _door(told: Told) -> Door:
 
 
 def _run(told: Told) -> RunFolder:
-    return RunFolder(Path(told.required("run")))
+    return RunFolder(Path(told.required("run")).absolute())
 
 
 def _secret(site: Site) -> dict[str, str]:

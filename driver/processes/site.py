@@ -34,8 +34,11 @@ class Site:
     told: Mapping[str, Any] = field(default_factory=dict)
 
     def cluster(self) -> ClusterConfig:
-        """What all processes of it agree on; without the token, which only servers and clients of REST need."""
-        metrics_in = self.run.path / "metrics-in"
+        """What all processes of it agree on; without the token, which only servers and clients of REST need.
+
+        Raises ClusterError: the run folder's path is too long for sockets.
+        """
+        metrics_in = self.run.socket_path("metrics-in")
         places = {
             "home": str(self.run.path),
             "zookeeper": patient(self.zookeeper),
@@ -44,7 +47,7 @@ class Site:
             "metrics_in": fixed_endpoint(metrics_in, self.told.get("host", ""), self.told.get("address"), self.metrics_port),
             "metrics_out": self.run.socket("metrics-out"),
             "zookeeper_secret": str(self.run.zookeeper_secret),
-            "gateway": str(self.run.path / "gateway"),
+            "gateway": str(self.run.socket_path("gateway")),
             "reports": str(self.run.reports),
         }
         return ClusterConfig(**{**self.told, **places})
@@ -57,7 +60,7 @@ def managers_of(
     when the cores are used up. They are called after host and core, so that those of several containers differ. `reach`: gives them their
     ports; keep it for as long as they are there.
 
-    Raises ClusterError: there is no core at that node for this process, or no port at the host's address.
+    Raises ClusterError: there is no core at that node for this process, no port at the host's address, or no room for a socket's path.
     """
     places = [(core, each.id) for each in _nodes(topology, node) for core in each.cores]
     if not places:
@@ -66,7 +69,8 @@ def managers_of(
     cluster, total = site.cluster(), count or len(places)
     named = ((_name(cluster.host, core, i // len(places)), core, at) for i, (core, at) in _turns(places, total))
     return tuple(
-        InstanceManagerConfig(cluster, name, core, at, reach.endpoint(site.run.path / name), neighbours=total) for name, core, at in named
+        InstanceManagerConfig(cluster, name, core, at, reach.endpoint(site.run.socket_path(name)), neighbours=total)
+        for name, core, at in named
     )
 
 

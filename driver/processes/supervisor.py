@@ -278,8 +278,7 @@ class Supervisor:
     def _write_secret(self) -> Path:
         """By which the cluster's processes are known to ZooKeeper."""
         file = self.home.folder / "zookeeper-secret"
-        with suppress(FileExistsError):  # as long as ZooKeeper's data
-            make_secret(file)
+        make_secret(file)
         return file
 
     def _write_own_functions(self) -> str:

@@ -19,7 +19,6 @@ Decisions, with their reasons:
 from __future__ import annotations
 
 import importlib.util
-import os
 import secrets
 import socket
 import ssl
@@ -30,6 +29,7 @@ from pathlib import Path
 
 from cep.errors import ClusterError
 from driver.processes.key_folder import KeyFolder
+from driver.processes.secret_files import keep_secret
 
 HOST = "127.0.0.1"
 TICK_MS = 1000
@@ -181,13 +181,9 @@ def patient(servers: str) -> str:
 
 
 def make_secret(file: Path) -> None:
-    """A new secret in `file`, for its owner only, by which the cluster's processes are known to ZooKeeper (`cep.world.zookeeper`).
-
-    Raises OSError: there is one already, or it cannot be written.
-    """
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "w") as written:
-        written.write(secrets.token_hex(_SECRET_BYTES))
+    """A secret in `file`, for its owner only, by which the cluster's processes are known to ZooKeeper (`cep.world.zookeeper`); one that is
+    there stays, as long as ZooKeeper's data. Raises OSError: it cannot be written."""
+    keep_secret(file, secrets.token_hex(_SECRET_BYTES))
 
 
 def spark_jars() -> Path:

@@ -209,3 +209,18 @@ def test_keys_are_made_once_and_renewed_where_there_are_some(made: KeyFolder, tm
     shutil.copy(made.client, made.path / "ca.key")
     with pytest.raises(ClusterError, match=r"the authority in .* cannot be used"):
         KeyMaker(made).renew((), NOW)
+    (tmp_path / "file").touch()
+    with pytest.raises(ClusterError, match=r"the folder .*/file for the keys cannot be made: File exists"):
+        KeyMaker(KeyFolder(tmp_path / "file")).make((), NOW)
+
+
+@pytest.mark.parametrize("name", ["client.crt", "server.pem"])
+def test_keys_of_which_one_could_not_be_written_are_made_again(name: str, tmp_path: Path) -> None:
+    """As where the disk was full: the server's certificate, by which they are known to be there, comes last."""
+    folder = KeyFolder(tmp_path)
+    (tmp_path / name).mkdir()
+    with pytest.raises(ClusterError, match=rf"{name} cannot be written"):
+        KeyMaker(folder).make((), NOW)
+    (tmp_path / name).rmdir()
+    KeyMaker(folder).make((), NOW)
+    assert (tmp_path / name).is_file() and folder.server.is_file()

@@ -75,10 +75,11 @@ def test_files_that_do_not_go_together(write, tmp_path: Path) -> None:
 
 
 def test_a_file_that_two_include_is_the_same(write) -> None:
+    """It is read once, so that its variables come before those of both."""
     main = write(
         main="application: a\ninclude: [one.yaml, two.yaml]",
-        one="include: [both.yaml]",
-        two="include: [both.yaml]",
-        both="streams: {s: {schema: []}}",
+        one="include: [both.yaml]\nvariables: {x: 1}",
+        two="include: [./both.yaml]",
+        both="streams: {s: {schema: ['${x}']}}\nvariables: {x: 0}",
     )
-    assert read_application(main).streams.keys() == {"s"}
+    assert {name: part.document for name, part in read_application(main).streams.items()} == {"s": {"schema": [1]}}

@@ -18,8 +18,8 @@ from cep.model.topology import NumaNode, Topology
 from cep.service.addresses import are_loopback
 from driver.configuration.table import JOIN, ORCHESTRATOR, options_of
 from driver.configuration.told import resolve
-from driver.processes.joining import JoinConfig, check_membership, member_config
-from driver.processes.reach import fixed_endpoint, own_name, rest_at
+from driver.processes.joining import JoinConfig, check_membership, instance_managers, member_config
+from driver.processes.reach import Reach, fixed_endpoint, own_name, rest_at
 from driver.processes.roles import join_config, site_of
 from driver.processes.site import keeps_host
 from driver.processes.supervisor import LocalConfig
@@ -109,6 +109,17 @@ def test_another_version_and_links_without_keys_are_not_joined() -> None:
         check_membership({"version": f"{major + 1}.0", "files": {"members": "{}"}}, BEYOND)
     with pytest.raises(ClusterError, match=f"links at {BEYOND} can be reached"):
         check_membership({"version": VERSION, "files": {}}, BEYOND)
+
+
+def test_its_instance_managers_share_its_memory(tmp_path: Path) -> None:
+    """One for each core, and again from the first; each knows how many they are: what its share is."""
+    cluster = ClusterConfig(str(tmp_path), "z:1", BEYOND, 0, "", "", reports=str(tmp_path))
+    config, topology = JoinConfig("http://10.0.0.1:8765", None, None, "h2", BEYOND, instances=3), Topology.one_node([4, 6])
+    found = instance_managers(config, cluster, topology, Reach())
+    assert [(each.id, each.core, each.node) for each in found] == [("h2.im-4", 4, 0), ("h2.im-6", 6, 0), ("h2.im-4.1", 4, 0)]
+    assert [each.neighbours for each in found] == [3, 3, 3]
+    found = instance_managers(replace(config, instances=None), replace(cluster, numa=False), topology, Reach())
+    assert [(each.core, each.neighbours) for each in found] == [(None, 2), (None, 2)]
 
 
 def test_what_its_processes_are_told(tmp_path: Path) -> None:

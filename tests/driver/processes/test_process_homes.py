@@ -42,8 +42,9 @@ def test_no_other_cluster_sweeps_it(folder: Path) -> None:
     assert (folder / "cep-12345678").is_dir()
 
 
-def test_reports_of_two_that_are_called_alike_are_apart(folder: Path) -> None:
-    homes = [Home.keep(str(folder / name / "home")) for name in ("a", "b")]
+@pytest.mark.parametrize("name", ["home", "cep-cluster1"])  # the second as private ones are called
+def test_reports_of_two_that_are_called_alike_are_apart(folder: Path, name: str) -> None:
+    homes = [Home.keep(str(folder / parent / name)) for parent in ("a", "b")]
     reports = [home.make_reports() for home in homes]
     assert reports[0] != reports[1] and all(each.is_dir() for each in reports)
     for home in homes:

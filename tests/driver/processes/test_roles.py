@@ -18,8 +18,12 @@ from typer.testing import CliRunner
 from cep.errors import ClusterError
 from driver.cli import app
 from driver.cluster import Cluster
+from driver.configuration.table import CONNECTING, GATEWAY, MANAGERS, METRICS, ORCHESTRATOR, options_of
+from driver.configuration.told import resolve
 from driver.processes import role_health
+from driver.processes.roles import site_of
 from driver.processes.run_folder import RunFolder
+from driver.processes.site import Site
 from tests.support.visits import answers, expected, rows, windows
 from tests.support.waiting import HANG_S, until
 
@@ -29,6 +33,46 @@ def test_an_orchestrator_without_its_folders_does_not_start(option: str, tmp_pat
     found = CliRunner().invoke(app, ["orchestrator", "--run", str(tmp_path), option, f"{tmp_path}:{tmp_path / 'nope'}"])
     assert isinstance(found.exception, ClusterError)
     assert str(found.exception).endswith(f"{option}: the folder '{tmp_path / 'nope'}' does not exist")
+
+
+@pytest.mark.parametrize("role", [ORCHESTRATOR, METRICS, GATEWAY, MANAGERS, CONNECTING])
+def test_a_role_without_its_run_folder_is_told_so(role: str, tmp_path: Path) -> None:
+    def site(folder: Path) -> Site:
+        return site_of(resolve(options_of(role), role, {"run": str(folder)}, {}, None)[0])
+
+    (tmp_path / "file").touch()
+    for name, what in {"none": "No such file or directory", "file": "Not a directory"}.items():
+        with pytest.raises(ClusterError) as wrong:
+            site(tmp_path / name)
+        assert str(wrong.value) == f"the run folder {tmp_path / name}: {what}; `cep init` makes it"
+    long = tmp_path / ("l" * 100)
+    long.mkdir()
+    with pytest.raises(ClusterError, match="too long a path for sockets, which end at 107 bytes"):
+        site(long).cluster()
+
+
+def test_a_run_folder_may_be_named_from_where_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sockets have absolute paths, for others are told them."""
+    monkeypatch.chdir(tmp_path)
+    assert site_of(resolve(options_of(GATEWAY), GATEWAY, {"run": "."}, {}, None)[0]).run.path == Path.cwd()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("gateway", "--run", "{}"), "the gateway cannot listen at {}/gateway: Is a directory"),
+        (("zookeeper", "--folder", "{}/file/zk"), "ZooKeeper's folder {}/file/zk (--folder) cannot be written: Not a directory"),
+        (
+            ("zookeeper", "--folder", "{}/file/zk", "--id", "3"),
+            "ZooKeeper's --id: expected --servers, the hosts of all of them, beside it, got 3 alone",
+        ),
+    ],
+)
+def test_what_keeps_a_role_from_starting_is_said_in_a_line(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    (tmp_path / "gateway").mkdir()
+    (tmp_path / "file").touch()
+    found = CliRunner().invoke(app, [word.format(tmp_path) for word in words])
+    assert isinstance(found.exception, ClusterError) and str(found.exception) == said.format(tmp_path)
 
 
 # --- processes -------------------------------------------------------------------------------------------------------
@@ -81,7 +125,9 @@ def _free_ports(count: int) -> list[int]:
 @pytest.fixture(scope="module")
 def roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
     started = Roles(tmp_path_factory.mktemp("roles") / "run")
-    RunFolder(started.run).prepare(os.getuid(), os.getgid())
+    folder = RunFolder(started.run)
+    folder.prepare(os.getuid(), os.getgid())
+    folder.keys.mkdir()  # where `cep init --listen` and `cep keys` have theirs
     started.start("zookeeper", "zookeeper", "--port", str(started.ports[2]), "--folder", str(started.run / "zookeeper"))
     for i in (0, 1):
         started.start(f"orchestrator-{i}", "orchestrator", "--port", str(started.ports[i]))

@@ -32,7 +32,7 @@ from cep.service.reports import read_reports, write_report
 from driver.cli import app
 from driver.processes.agent import AgentConfig, run
 from driver.processes.children import Child
-from driver.processes.process import Home, report_folders
+from driver.processes.process import Home, ending, report_folders, start
 from driver.processes.reach import Reach
 from driver.processes.supervisor import LocalConfig, instance_managers, main
 from orchestrator.rest.models import QUERY_EXAMPLE
@@ -357,6 +357,15 @@ def test_a_process_that_keeps_dying_is_started_again_each_time() -> None:
     child.started_at = 100.0
     assert child.pause_s(now=129.0) == 128.0
     assert [child.pause_s(now=130.0) for _ in range(2)] == [0.0, 0.0]  # it had lived for long both times
+
+
+@pytest.mark.parametrize(("number", "said"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 6, f"signal {signal.SIGRTMIN + 6}")])
+def test_every_signal_that_ends_one_is_named(number: int, said: str) -> None:
+    """Real-time signals have no names; one of them to one child ended the whole cluster."""
+    process = start(["sleep", "3600"], None)
+    os.kill(process.pid, number)
+    process.wait(HANG_S)
+    assert ending(process) == f"was killed by {said}"
 
 
 def test_a_token_is_on_no_command_line() -> None:
