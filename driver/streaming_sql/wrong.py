@@ -221,6 +221,8 @@ WRONG: dict[str, tuple[str, ...]] = {
         _match(f"MEASURES price AS p PATTERN (A -> B) {_MINUTE}"),
         _match(f"MEASURES C.price AS p PATTERN (A -> B) {_MINUTE}"),
         _match(f"MEASURES A.price AS p ALL ROWS PER MATCH PATTERN (A -> B) {_MINUTE}"),
+        _match(f"MEASURES FINAL LAST(B.price) - A.price AS d ALL ROWS PER MATCH PATTERN (A -> B) {_MINUTE}"),
+        _match(f"MEASURES FINAL CLASSIFIER() AS c ALL ROWS PER MATCH PATTERN (A -> B) {_MINUTE}"),
         _match(f"MEASURES CLASSIFIER() AS c PATTERN (A -> B) {_MINUTE}"),
         _match(f"AFTER MATCH SKIP TO C PATTERN (A -> B) {_MINUTE}"),
         _match(f"ALL ROWS PER MATCH TIMED OUT PATTERN (A -> B) {_MINUTE}"),
