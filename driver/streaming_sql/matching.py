@@ -88,8 +88,16 @@ class _Matching:
         hidden = (MATCH_NUMBER, VARIABLE) if self.all_rows else ()
         columns = [SqlColumn(name, ColumnRef(name)) for name in schema.names if name not in hidden]
         columns += [SqlColumn(name, ColumnRef(VARIABLE if told == "classifier" else MATCH_NUMBER)) for name, told in self._told()]
+        if self.all_rows:
+            columns.sort(key=self._place(by))
         alias = args.get("alias")
         return Relation(at, schema, tuple(columns)).named(alias.name if alias is not None else "")
+
+    def _place(self, by: tuple[str, ...]) -> Callable[[SqlColumn], int]:
+        """Of a column of all rows, as SQL:2016 has it: those of PARTITION BY, of ORDER BY, measures, the others."""
+        measures = (each.alias for each in self.node.args.get("measures") or [])
+        names = list(dict.fromkeys((*by, self._column(self.node.args["order"][0].this), *measures)))
+        return lambda column: names.index(column.name) if column.name in names else len(names)
 
     def _check_branch(self) -> None:
         args, written = self.node.args, self.branch.upper().replace("_", " ")

@@ -163,6 +163,16 @@ def test_final_is_of_what_stands_behind_it() -> None:
     assert [(row["v"], row["d"], row["e"]) for row in found] == [(1, 8, 31), (4, 8, 31), (9, 8, 31)]
 
 
+@pytest.mark.usefixtures("as_python")
+def test_all_columns_of_all_rows_are_in_the_order_of_the_standard() -> None:
+    """Those of PARTITION BY, of ORDER BY, measures, the others."""
+    measures = "MEASURES MATCH_NUMBER() AS no, FINAL LAST(B.v) AS best, CLASSIFIER() AS var"
+    text = f"SELECT * FROM bid MATCH_RECOGNIZE (PARTITION BY kind, k ORDER BY at {measures} ALL ROWS PER MATCH PATTERN (A B) {MINUTE})"
+    rows = [{"at": at, "k": 1, "v": at, "kind": "a"} for at in range(2)]
+    found = testing.answers(sql(text, streams=[BID]).output("out"), {"bid": rows})["out"]
+    assert [list(row) for row in found] == [["kind", "k", "at", "no", "best", "var", "v"]] * 2
+
+
 @pytest.mark.parametrize(
     ("measure", "said"),
     [
