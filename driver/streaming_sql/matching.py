@@ -71,7 +71,7 @@ class _Matching:
         self._check_branch()
         args, place = self.node.args, self.scope.place(self.node)
         by = tuple(self._column(each) for each in args.get("partition_by") or [])
-        define, measures = self._define(), self._measures()
+        define, measures, told = self._define(), self._measures(), self._told()
         within, ttl = args.get("within"), args.get("ttl")
         span = None if within is None else interval_us(within, self.scope.text)
         whole = self.all_rows or self.branch == UNMATCHED
@@ -87,7 +87,7 @@ class _Matching:
         schema = building.schemas[at]
         hidden = (MATCH_NUMBER, VARIABLE) if self.all_rows else ()
         columns = [SqlColumn(name, ColumnRef(name)) for name in schema.names if name not in hidden]
-        columns += [SqlColumn(name, ColumnRef(VARIABLE if told == "classifier" else MATCH_NUMBER)) for name, told in self._told()]
+        columns += [SqlColumn(name, ColumnRef(VARIABLE if what == "classifier" else MATCH_NUMBER)) for name, what in told]
         if self.all_rows:
             columns.sort(key=self._place(by))
         alias = args.get("alias")

@@ -224,6 +224,7 @@ WRONG: dict[str, tuple[str, ...]] = {
         _match(f"MEASURES FINAL LAST(B.price) - A.price AS d ALL ROWS PER MATCH PATTERN (A -> B) {_MINUTE}"),
         _match(f"MEASURES FINAL CLASSIFIER() AS c ALL ROWS PER MATCH PATTERN (A -> B) {_MINUTE}"),
         _match(f"MEASURES CLASSIFIER() AS c PATTERN (A -> B) {_MINUTE}"),
+        _match(f"MEASURES MATCH_NUMBER() AS n PATTERN (A -> B) {_MINUTE}", "ORDER BY at"),
         _match(f"AFTER MATCH SKIP TO C PATTERN (A -> B) {_MINUTE}"),
         _match(f"ALL ROWS PER MATCH TIMED OUT PATTERN (A -> B) {_MINUTE}"),
         _match(f"TIMED OUT ALL MATCHES PATTERN (A -> B) {_MINUTE}"),
