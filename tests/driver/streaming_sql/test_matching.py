@@ -164,6 +164,18 @@ def test_final_is_of_what_stands_behind_it() -> None:
 
 
 @pytest.mark.usefixtures("as_python")
+def test_all_words_of_an_order_go_before_those_of_the_next() -> None:
+    """Of A+? (A B) B; behind the first A was B (A B)."""
+    text = f"""
+        SELECT var FROM bid MATCH_RECOGNIZE (ORDER BY at MEASURES CLASSIFIER() AS var ALL ROWS PER MATCH
+            PATTERN (PERMUTE(A+?, (A B), B)) {MINUTE} DEFINE B AS kind = 'b')
+    """
+    rows = [{"at": i, "k": 1, "v": i, "kind": kind} for i, kind in enumerate("ababb")]
+    found = testing.answers(sql(text, streams=[BID]).output("out"), {"bid": rows})["out"]
+    assert "".join(row["var"] for row in found) == "AAABB"
+
+
+@pytest.mark.usefixtures("as_python")
 def test_all_columns_of_all_rows_are_in_the_order_of_the_standard() -> None:
     """Those of PARTITION BY, of ORDER BY, measures, the others."""
     measures = "MEASURES MATCH_NUMBER() AS no, FINAL LAST(B.v) AS best, CLASSIFIER() AS var"
