@@ -2,7 +2,7 @@
 
     FROM s MATCH_RECOGNIZE (
         [PARTITION BY k, …] ORDER BY t
-        [MEASURES [FINAL] A.v AS v, …] [ONE ROW PER MATCH | ALL ROWS PER MATCH | TIMED OUT | UNMATCHED ROWS]
+        [MEASURES A.v AS v, FINAL LAST(A.v) - FINAL B.v AS d, …] [ONE ROW PER MATCH | ALL ROWS PER MATCH | TIMED OUT | UNMATCHED ROWS]
         [AFTER MATCH SKIP … | ALL MATCHES]
         PATTERN (…) [WITHIN INTERVAL …] [TTL INTERVAL … | NO TTL]
         [DEFINE A AS condition, …]
@@ -30,16 +30,17 @@ from driver.streaming_sql.spans import interval_us
 _ARROWS = {TokenType.ARROW: THEN, TokenType.DARROW: ANY}
 #: What says how often.
 _TIMES = (TokenType.STAR, TokenType.PLUS, TokenType.PLACEHOLDER, TokenType.DQMARK, TokenType.L_BRACE)
+FINAL = "final"
+"""In the meta of what says it."""
 _REFUSED = {"^": "there is no ^: a pattern may begin at any row", "$": "there is no $: a stream has no last row"}
 
 
 class MatchRecognize(exp.Expression):
-    """`this`: what it is of. `measures` are aliases, `final`: which of them say so. `branch`: of the pattern, of what comes out in place of
-    matches. `part` is a PatternPart, `places`: name of a variable -> where it is written first. `ttl` is an interval, False (NO TTL) or
-    None."""
+    """`this`: what it is of. `measures` are aliases. `branch`: of the pattern, of what comes out in place of matches. `part` is a
+    PatternPart, `places`: name of a variable -> where it is written first. `ttl` is an interval, False (NO TTL) or None."""
 
     arg_types: ClassVar[dict[str, bool]] = {
-        "this": True, "partition_by": False, "order": False, "measures": False, "final": False, "all_rows": False, "branch": False,
+        "this": True, "partition_by": False, "order": False, "measures": False, "all_rows": False, "branch": False,
         "matches": False, "after": False, "part": True, "places": True, "within": False, "ttl": False, "define": False, "alias": False,
     }  # fmt: skip
 
@@ -50,6 +51,7 @@ class MatchParser(parser.Parser):
     QUERY_MODIFIER_PARSERS: ClassVar[dict[Any, Any]] = {
         token: read for token, read in parser.Parser.QUERY_MODIFIER_PARSERS.items() if token is not TokenType.MATCH_RECOGNIZE
     }
+    _measuring = False
 
     def _matching(self, of: exp.Expr) -> exp.Expr:
         """`of`, or the matches of a pattern in it, if that is what follows."""
@@ -75,13 +77,23 @@ class MatchParser(parser.Parser):
 
     def _measures(self) -> dict[str, Any]:
         found: list[exp.Expr] = []
-        final: list[bool] = []
-        while not found or self._match(TokenType.COMMA):
-            if self._match_text_seq("RUNNING"):
-                self.raise_error("a measure is of the whole match: there is no RUNNING", self._prev)
-            final.append(bool(self._match_text_seq("FINAL")))
-            found.append(self._named(self._parse_disjunction(), "a measure has a name: MEASURES A.v AS v"))
-        return {"measures": found, "final": final}
+        self._measuring = True
+        try:
+            while not found or self._match(TokenType.COMMA):
+                found.append(self._named(self._parse_disjunction(), "a measure has a name: MEASURES A.v AS v"))
+        finally:
+            self._measuring = False
+        return {"measures": found}
+
+    def _parse_unary(self) -> exp.Expr | None:
+        """In MEASURES it may say FINAL, of what stands right behind."""
+        if self._measuring and self._match_text_seq("RUNNING"):
+            self.raise_error("a measure is of the whole match: there is no RUNNING", self._prev)
+        final = self._measuring and self._match_text_seq("FINAL")
+        found = super()._parse_unary()
+        if final and found is not None:
+            found.meta[FINAL] = True
+        return found
 
     def _ways_out(self) -> dict[str, Any]:
         """What comes out, and how it goes on behind a match; in any order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -21,7 +21,7 @@ from driver.streaming_sql.building import of_row
 from driver.streaming_sql.errors import SqlError
 from driver.streaming_sql.expressions import bind
 from driver.streaming_sql.functions import constant
-from driver.streaming_sql.match_syntax import MatchRecognize
+from driver.streaming_sql.match_syntax import FINAL, MatchRecognize
 from driver.streaming_sql.relation import Relation, SqlColumn
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.spans import interval_us
@@ -71,7 +71,7 @@ class _Matching:
         self._check_branch()
         args, place = self.node.args, self.scope.place(self.node)
         by = tuple(self._column(each) for each in args.get("partition_by") or [])
-        define, measures = self._define(), self._measures()
+        define, measures, told = self._define(), self._measures(), self._told()
         within, ttl = args.get("within"), args.get("ttl")
         span = None if within is None else interval_us(within, self.scope.text)
         whole = self.all_rows or self.branch == UNMATCHED
@@ -87,9 +87,17 @@ class _Matching:
         schema = building.schemas[at]
         hidden = (MATCH_NUMBER, VARIABLE) if self.all_rows else ()
         columns = [SqlColumn(name, ColumnRef(name)) for name in schema.names if name not in hidden]
-        columns += [SqlColumn(name, ColumnRef(VARIABLE if told == "classifier" else MATCH_NUMBER)) for name, told in self._told()]
+        columns += [SqlColumn(name, ColumnRef(VARIABLE if what == "classifier" else MATCH_NUMBER)) for name, what in told]
+        if self.all_rows:
+            columns.sort(key=self._place(by))
         alias = args.get("alias")
         return Relation(at, schema, tuple(columns)).named(alias.name if alias is not None else "")
+
+    def _place(self, by: tuple[str, ...]) -> Callable[[SqlColumn], int]:
+        """Of a column of all rows, as SQL:2016 has it: those of PARTITION BY, of ORDER BY, measures, the others."""
+        measures = (each.alias for each in self.node.args.get("measures") or [])
+        names = list(dict.fromkeys((*by, self._column(self.node.args["order"][0].this), *measures)))
+        return lambda column: names.index(column.name) if column.name in names else len(names)
 
     def _check_branch(self) -> None:
         args, written = self.node.args, self.branch.upper().replace("_", " ")
@@ -167,14 +175,9 @@ class _Matching:
     # --- MEASURES ---
 
     def _measures(self) -> tuple[tuple[str, Expr], ...]:
-        made = []
-        for each, final in zip(self.node.args.get("measures") or [], self.node.args.get("final") or [], strict=True):
-            if _told(each) is None:
-                if self.all_rows and not final:
-                    said = f"{each.alias} with ALL ROWS PER MATCH is of the rows so far"
-                    raise self.scope.error("SQL-PATTERN", said, each, f"FINAL {each.this.sql()} AS {each.alias}, of the whole match")
-                made.append((each.alias, self._bound(each.this, _Reading(self, None))))
-        return tuple(made)
+        reading = _Reading(self, None, final=not self.all_rows)
+        measures = self.node.args.get("measures") or []
+        return tuple((each.alias, self._bound(each.this, reading)) for each in measures if _told(each) is None)
 
     def _told(self) -> list[tuple[str, str]]:
         """CLASSIFIER() and MATCH_NUMBER(), by their names."""
@@ -183,6 +186,8 @@ class _Matching:
             if (told := _told(each)) is not None:
                 if not self.all_rows:
                     raise self.scope.error("SQL-PATTERN", f"{told.upper()}() is of one row of a match", each, "ALL ROWS PER MATCH")
+                if each.this.meta.get(FINAL):
+                    raise self.scope.error("SQL-PATTERN", f"FINAL {told.upper()}(): it is of each row", each, f"{told.upper()}()")
                 found.append((each.alias, told))
         return found
 
@@ -224,13 +229,24 @@ def _told(measure: exp.Expr) -> str | None:
 
 @dataclass(frozen=True)
 class _Reading:
-    """What expressions read: of a condition of `variable`, or of a measure (None)."""
+    """What expressions read: of a condition of `variable`, or of a measure (None), which is `final`, of the whole match, where it says so
+    or one row comes out."""
 
     matching: _Matching
     variable: str | None
+    final: bool = False
 
     def read(self, node: exp.Expr) -> Expr | None:
         """A Hook."""
+        if node.meta.get(FINAL) and not self.final:
+            return bind(node, self.scope.with_hook(replace(self, final=True).read, self.matching._type_of))
+        found = self._of_rows(node)
+        if isinstance(found, RowRef) and self.variable is None and not self.final:
+            said = f"{node.sql()} with ALL ROWS PER MATCH is of the rows so far"
+            raise self.scope.error("SQL-PATTERN", said, node, f"FINAL {node.sql()}, of the whole match")
+        return found
+
+    def _of_rows(self, node: exp.Expr) -> Expr | None:
         if isinstance(node, exp.Column):
             return self._of_column(node)
         if isinstance(node, exp.Anonymous) and isinstance(node.this, str):

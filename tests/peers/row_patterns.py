@@ -18,13 +18,13 @@ Found = tuple[int, tuple[tuple[str, tuple[int, ...]], ...]]
 
 
 class Row(NamedTuple):
-    """A row of the stream: group, ms, number, kind, value."""
+    """A row of the stream: group, ms, number, kind, value, which may be NULL."""
 
     g: int
     t: int
     i: int
     kind: int
-    v: int
+    v: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import permutations
 
 from cep.errors import QueryError
 from cep.model.duration import format_duration
@@ -215,7 +216,10 @@ class _Thompson:
             case AnyOf(items=items):
                 return self.node(*(_Step(self.part(item, after, depth + 1, gap)) for item in items))
             case AllOf():
-                return self._all_of(part, frozenset(), after, depth, _less(gap, part.gap_us), {})
+                gap = _less(gap, part.gap_us)
+                if len(part.items) < 3 or all(map(_is_one_word, part.items)):
+                    return self._all_of(part, frozenset(), after, depth, gap, {})
+                return self._orders(part, after, depth, gap)
             case Repeat():
                 return self._repeat(part, after, depth, _less(gap, part.gap_us))
         raise AssertionError(part)
@@ -255,6 +259,18 @@ class _Thompson:
             known[taken] = self.node(*steps)
         return known[taken]
 
+    def _orders(self, part: AllOf, after: int, depth: int, gap: int | None) -> int:
+        """Each order by itself: whichever rows a part takes, all words of an order go before those of the next."""
+        known: dict[tuple[int, ...], int] = {}
+
+        def begin(order: tuple[int, ...]) -> int:
+            if order not in known:
+                rest = self.node(_Step(begin(order[1:]), depth, part.by or "", gap)) if order[1:] else after
+                known[order] = self.part(part.items[order[0]], rest, depth + 1, gap)
+            return known[order]
+
+        return self.node(*(_Step(begin(order)) for order in permutations(range(len(part.items)))))
+
     def _repeat(self, repeat: Repeat, after: int, depth: int, gap: int | None) -> int:
         def one_more(begin: int) -> _Step:
             return _Step(begin, depth, repeat.by or "", gap)
@@ -277,6 +293,16 @@ class _Thompson:
         for _ in range(written - 1):
             begin = self.part(repeat.item, self.node(one_more(begin)), depth + 1, gap)
         return begin if repeat.least else choice(_Step(begin))
+
+
+def _is_one_word(part: PatternPart) -> bool:
+    """Is there one row of it after the other in one way only?"""
+    match part:
+        case Seq(items=items):
+            return all(isinstance(item, Not) or _is_one_word(item) for item in items)
+        case Repeat(item=item):
+            return part.least == part.most and _is_one_word(item)
+    return isinstance(part, Var)
 
 
 def _less(one: int | None, other: int | None) -> int | None:

@@ -14,6 +14,7 @@ from cep.model.patterns.checks import with_by
 from cep.model.patterns.parts import from_json, text_of, to_json
 from cep.model.streams import Stream
 from driver import Query, col, event, row, sql, stream
+from driver.streaming_sql.errors import SqlError
 from numa_cep import testing
 from tests.project.test_patterns_page import names
 from tests.support.paths import ROOT
@@ -148,6 +149,54 @@ def test_all_rows_of_a_match_and_what_may_stand_behind() -> None:
     assert [(row["tenfold"], row["var"], row["no"], row["best"]) for row in found] == [
         (10, "A", 1, 3), (30, "A", 1, 3), (40, "B", 1, 3), (60, "A", 2, 6), (80, "B", 2, 6),
     ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("as_python")
+def test_final_is_of_what_stands_behind_it() -> None:
+    text = """
+        SELECT v, d, e FROM bid MATCH_RECOGNIZE (
+            PARTITION BY k ORDER BY at MEASURES FINAL LAST(B.v) - FINAL A.v AS d, 10 * FINAL (A.v + COUNT(B.*)) + 1 AS e
+            ALL ROWS PER MATCH PATTERN (A B+) WITHIN INTERVAL '1' MINUTE DEFINE A AS kind = 'a', B AS kind = 'b')
+    """
+    rows = [{"at": i, "k": 1, "v": i * i, "kind": kind} for i, kind in enumerate("xabb")]
+    found = testing.answers(sql(text, streams=[BID]).output("out"), {"bid": rows})["out"]
+    assert [(row["v"], row["d"], row["e"]) for row in found] == [(1, 8, 31), (4, 8, 31), (9, 8, 31)]
+
+
+@pytest.mark.usefixtures("as_python")
+def test_all_words_of_an_order_go_before_those_of_the_next() -> None:
+    """Of A+? (A B) B; behind the first A was B (A B)."""
+    text = f"""
+        SELECT var FROM bid MATCH_RECOGNIZE (ORDER BY at MEASURES CLASSIFIER() AS var ALL ROWS PER MATCH
+            PATTERN (PERMUTE(A+?, (A B), B)) {MINUTE} DEFINE B AS kind = 'b')
+    """
+    rows = [{"at": i, "k": 1, "v": i, "kind": kind} for i, kind in enumerate("ababb")]
+    found = testing.answers(sql(text, streams=[BID]).output("out"), {"bid": rows})["out"]
+    assert "".join(row["var"] for row in found) == "AAABB"
+
+
+@pytest.mark.usefixtures("as_python")
+def test_all_columns_of_all_rows_are_in_the_order_of_the_standard() -> None:
+    """Those of PARTITION BY, of ORDER BY, measures, the others."""
+    measures = "MEASURES MATCH_NUMBER() AS no, FINAL LAST(B.v) AS best, CLASSIFIER() AS var"
+    text = f"SELECT * FROM bid MATCH_RECOGNIZE (PARTITION BY kind, k ORDER BY at {measures} ALL ROWS PER MATCH PATTERN (A B) {MINUTE})"
+    rows = [{"at": at, "k": 1, "v": at, "kind": "a"} for at in range(2)]
+    found = testing.answers(sql(text, streams=[BID]).output("out"), {"bid": rows})["out"]
+    assert [list(row) for row in found] == [["kind", "k", "at", "no", "best", "var", "v"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("measure", "said"),
+    [
+        ("FINAL LAST(B.v) - LAST(A.v) AS d", "LAST(A.v) with ALL ROWS PER MATCH is of the rows so far; write instead: FINAL LAST(A.v)"),
+        ("FINAL LAST(B.v) - A.v AS d", "A.v with ALL ROWS PER MATCH is of the rows so far; write instead: FINAL A.v"),
+        ("FINAL MAX(B.v) - RUNNING MAX(B.v) AS d", "there is no RUNNING"),
+        ("FINAL CLASSIFIER() AS c", "FINAL CLASSIFIER(): it is of each row"),
+    ],
+)
+def test_a_measure_of_each_row_is_final_throughout(measure: str, said: str) -> None:
+    with pytest.raises(SqlError, match=re.escape(said)):
+        matching(f"MEASURES {measure} ALL ROWS PER MATCH PATTERN (A B+) {MINUTE}")
 
 
 KINDS = "DEFINE A AS kind = 'a', B AS kind = 'b'"
