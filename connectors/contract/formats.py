@@ -50,7 +50,8 @@ class ValueFormat(ConnectorOptions):
     """Has a value any number of rows? Then `encode` gives one value."""
 
     def check(self, schema: pa.Schema) -> None:
-        """Raises ValueError: it cannot hold rows of that schema."""
+        """Raises ValueError: it cannot hold rows of that schema. A source is held to it by its stream; a sink when it is declared or its
+        query deployed, and by the rows that come."""
 
     @abstractmethod
     def decode(self, values: Sequence[bytes], schema: pa.Schema) -> Decoded:

@@ -11,10 +11,12 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from io import BytesIO
+from itertools import islice
 from json.encoder import encode_basestring
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 
 from connectors.contract.formats import Decoded, ValueFormat
@@ -112,14 +114,16 @@ def _json_texts(column: pa.Array) -> list[str]:
         return ["null" if text is None else f'"{text}"' for text in texts_of(column)]
     if pa.types.is_string(type_):
         return ["null" if value is None else encode_basestring(value) for value in column.to_pylist()]
-    return [json.dumps(_shown(value), ensure_ascii=False) for value in column.to_pylist()]
+    if pa.types.is_list(type_):
+        inside = iter(_json_texts(column.flatten()))
+        sizes = pc.list_value_length(column).to_pylist()
+        return ["null" if size is None else f"[{', '.join(islice(inside, size))}]" for size in sizes]
+    return [json.dumps(_shown(value)) for value in column.to_pylist()]
 
 
 def _shown(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_shown(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, bytes):
         return value.hex()
-    return value.isoformat() if hasattr(value, "isoformat") else value
+    return value

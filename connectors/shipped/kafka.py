@@ -34,6 +34,7 @@ from connectors.contract import (
     ValueFormat,
     library,
 )
+from connectors.formats.instants import names_of
 
 LOG = logging.getLogger(__name__)
 EXTRA = "kafka"
@@ -227,7 +228,7 @@ class KafkaWriter(AnswerWriter):
             return [None] * rows.num_rows
         if self.options.key not in rows.schema.names:
             raise ConnectorError(f"key: the stream has no column {self.options.key!r}; it has {', '.join(rows.schema.names)}")
-        return [None if value is None else str(value).encode() for value in rows.column(self.options.key).to_pylist()]
+        return [None if text is None else text.encode() for text in names_of(rows.column(self.options.key))]
 
     def _produce(self, value: bytes, key: bytes | None, headers: list[tuple[str, bytes]] | None = None) -> None:
         more: Mapping[str, Any] = {} if headers is None else {"headers": headers}

@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.model.times.iso_instants import read_instant
-from connectors.contract import Decoded, ValueFormat
+from connectors.contract import ConnectorError, Decoded, ValueFormat
+from connectors.documents import described
 from connectors.formats.csv_values import CsvFormat
-from connectors.formats.instants import instant, instants
+from connectors.formats.instants import instant, instants, names_of
 from connectors.formats.json_values import JsonFormat
 from connectors.formats.raw_values import RawFormat
 
@@ -69,6 +70,8 @@ def test_csv_that_was_written_is_read(rows: list[dict[str, Any]]) -> None:
 def test_lists_and_numbers_that_json_has_not() -> None:
     rows = [{"l": [1, None, 3], "ts": [datetime(2024, 5, 1, tzinfo=UTC), None]}, {"l": None, "ts": []}]
     assert rows_of(JsonFormat().decode(JsonFormat().encode(pa.RecordBatch.from_pylist(rows, LISTS)), LISTS), LISTS) == rows
+    batch = pa.RecordBatch.from_arrays([pa.array([[1], None, [None, 2**60]], pa.list_(INSTANT))], ["ts"])  # no date of Python's
+    assert JsonFormat().encode(batch.slice(1)) == [b'{"ts": null}', b'{"ts": [null, "38504-08-17T21:30:06.846976+00:00"]}']
     floats = pa.schema([("x", pa.float64())])
     values = JsonFormat().encode(pa.RecordBatch.from_pylist([{"x": math.inf}, {"x": -math.inf}, {"x": math.nan}], floats))
     assert values == [b'{"x": "inf"}', b'{"x": "-inf"}', b'{"x": "nan"}']
@@ -140,6 +143,32 @@ def test_raw_values_are_one_column() -> None:
 def test_what_a_format_cannot_hold_is_said(format_: ValueFormat, schema: pa.Schema, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         format_.check(schema)
+
+
+def test_a_value_names_a_key_or_a_folder_by_the_same_text_whatever_is_beside_it() -> None:
+    instants_ = pa.array([1_714_521_600_000_000, 1_714_521_600_000_001, 2**60, None], INSTANT)
+    assert names_of(instants_) == [
+        "2024-05-01T00:00:00+00:00",
+        "2024-05-01T00:00:00.000001+00:00",
+        "38504-08-17T21:30:06.846976+00:00",
+        None,
+    ]
+    assert names_of(instants_[:1]) == names_of(instants_)[:1]
+    assert names_of(pa.array([b"\0\xff", b"", None])) == ["00ff", "", None] and names_of(pa.array([7])) == ["7"]
+    with pytest.raises(ConnectorError, match="of type list<"):
+        names_of(pa.array([[1]]))
+
+
+def test_a_format_holds_the_columns_that_are_written() -> None:
+    """Not those that name folders; and that of the origin."""
+    columns = pa.schema([("day", pa.string()), ("line", pa.string()), ("n", pa.int64())])
+    files = {"connector": "files", "path": "/out", "format": "raw", "partition": ["day", "n"]}
+    described({"name": "c", "stream": "s", "to": files}).check_rows(columns)
+    socket = {"connector": "websocket", "url": "ws://x", "format": "raw", "origin": "o"}
+    with pytest.raises(ValueError, match=r"the stream has \['line', 'o'\]"):
+        described({"name": "c", "stream": "s", "to": socket}).check_rows(columns.remove(2).remove(0))
+    with pytest.raises(ValueError, match="the stream has a column 'n'"):
+        described({"name": "c", "stream": "s", "to": socket | {"origin": "n", "format": "json"}}).check_rows(columns)
 
 
 FORMS = """2020-01-01|2020-01-01T09:30|2020-01-01t09:30:15.5z|2020-01-01 09:30:15.123456000+0930|0001-01-01|9999-12-31T23:59:59.999999Z

@@ -1,6 +1,6 @@
 """The parts of the process that runs connectors: pieces of numbers, notes, secrets and pauses.
 
-Tests `secrets.py`, `notes.py`, `connectors/running/figures.py`, `connectors/contract/source.py`, `connectors/contract/sink.py`.
+Tests `secrets.py`, `notes.py`, `sink_run.py`, `connectors/running/figures.py`, `connectors/contract/source.py`, `connectors/contract/sink.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import threading
 import time
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +31,7 @@ from connectors.running.numbering import runs_of
 from connectors.running.pauses import FIRST_S, LAST_S, Pauses
 from connectors.running.run import ConnectorRun
 from connectors.running.secrets import Secrets, WithoutSecrets
+from connectors.running.sink_run import Delivery, SinkRun
 from driver.cluster import Cluster
 from tests.support.waiting import until
 
@@ -124,6 +128,34 @@ def test_figures_keep_the_last_letters_and_add_up_what_waits() -> None:
     assert (told["behind"], told["dead_letters"], len(told["letters"])) == (7, LETTERS_KEPT + 5, LETTERS_KEPT)
     figures.behind["b"] = None
     assert figures.to_json()["behind"] is None
+
+
+class Answers:
+    """What one subscription gives, which is not resumable."""
+
+    def __init__(self, *batches: pa.RecordBatch) -> None:
+        self.batches = iter(batches)
+        self.core = SimpleNamespace(token=None, query="q", options=SimpleNamespace(resumable=False))
+
+    def next_named(self, timeout: float) -> tuple[pa.RecordBatch, str] | None:
+        return next(((each, "o") for each in self.batches), None)
+
+    def token(self) -> str:
+        return "t"
+
+
+def test_rows_that_a_format_has_no_place_for_are_not_written_without_it(tmp_path: Path) -> None:
+    """Also if they come with another column than those before."""
+    document = {"name": "a", "stream": "s", "to": {"connector": "files", "path": str(tmp_path), "format": "raw"}}
+    run = SinkRun(described(document), 1, Cluster("http://127.0.0.1:1"), Notes(tmp_path))
+    line, more = pa.RecordBatch.from_pydict({"line": ["one"]}), pa.RecordBatch.from_pydict({"line": ["two"], "price": [1.5]})
+    sink = run.made(run.described.connector.sink)
+    writer = sink.open("a", 1)
+    answers: Any = Answers(line, line, more)
+    with pytest.raises(ConnectorError, match="format: stream 's': raw values are of one column, .* has \\['line', 'price'\\]"):
+        Delivery(run, sink, writer, answers).run()
+    writer.commit("t")
+    assert [path.read_bytes() for path in tmp_path.glob("a-*")] == [b"one\none\n"]
 
 
 class FencedTwice(ConnectorRun):
