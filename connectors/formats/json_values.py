@@ -36,6 +36,9 @@ class JsonFormat(ValueFormat):
     def decode(self, values: Sequence[bytes], schema: pa.Schema) -> Decoded:
         return read_apart(values, partial(_many, schema), partial(_one, schema))
 
+    def is_blank(self, line: bytes) -> bool:
+        return not line.strip()
+
     def encode(self, rows: pa.RecordBatch) -> list[bytes]:
         if not rows.num_columns:
             return [b"{}"] * rows.num_rows
@@ -96,6 +99,8 @@ def _array(value: Any, type_: pa.DataType) -> pa.Array:
 def _value(value: Any, type_: pa.DataType) -> Any:
     if isinstance(value, list) and pa.types.is_list(type_):
         return [_value(each, type_.value_type) for each in value]
+    if isinstance(value, int) and not isinstance(value, bool) and pa.types.is_floating(type_):
+        return float(value)  # as Arrow's reader has it, also where that is not the same number
     if not isinstance(value, str):
         return value
     if pa.types.is_timestamp(type_):

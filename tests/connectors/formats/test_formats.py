@@ -118,6 +118,45 @@ def test_csv_values_are_one_record_each() -> None:
     assert [run.column("i").to_pylist() for _, run in found.runs] == [[1], [2], [3]]
 
 
+TWO = pa.schema([("a", pa.string()), ("b", pa.string())])
+MARKS = st.lists(st.text('a1,"\r\n\ufeff', max_size=8).map(str.encode), max_size=6)
+
+
+def alone_and_together(format_: ValueFormat, values: list[bytes], schema: pa.Schema) -> tuple[list[Any], list[Any]]:
+    """The row of each, or why it is none; read by itself, and with the others."""
+
+    def read(values: list[bytes]) -> list[Any]:
+        found = format_.decode(values, schema)
+        rows = {at: row for first, run in found.runs for at, row in enumerate(run.to_pylist(), first)} | dict(found.bad)
+        return [rows[at] for at in range(len(values))]
+
+    return [row for value in values for row in read([value])], read(values)
+
+
+@given(MARKS, st.sampled_from([TWO, TWO.remove(1)]))
+def test_csv_is_the_same_record_whatever_is_beside_it(values: list[bytes], schema: pa.Schema) -> None:
+    alone, together = alone_and_together(CsvFormat(), values, schema)
+    assert alone == together
+
+
+def test_a_quote_opens_only_at_the_beginning_of_a_field() -> None:
+    values = [b'a 5" disk,3" disk', b'1,"open', b'"a"b"c,d', b'"say ""a,b""",c', b'x,y"', b"", b"1,2\r", b"1\r2,3"]
+    alone, together = alone_and_together(CsvFormat(), values, TWO)
+    assert alone == together
+    read = [tuple(row.values()) if isinstance(row, dict) else row for row in alone]
+    assert read[:4] == [('a 5" disk', '3" disk'), "a quote is open at its end", ('ab"c', "d"), ('say "a,b"', "c")]
+    assert read[4:] == [("x", 'y"'), "it is empty", ("1", "2"), "it has several lines"]
+
+
+@given(
+    st.lists(st.sampled_from(["1", "9007199254740993", "123456789012345678901234567890", "-1e400", '"x"', "true"]), min_size=1, max_size=4)
+)
+def test_a_number_of_json_is_the_same_whatever_is_beside_it(numbers: list[str]) -> None:
+    for schema, form in (pa.schema([("x", pa.float64())]), '{"x": %s}'), (pa.schema([("x", pa.list_(pa.float64()))]), '{"x": [%s]}'):
+        alone, together = alone_and_together(JsonFormat(), [(form % number).encode() for number in numbers], schema)
+        assert alone == together
+
+
 def test_csv_of_some_columns_in_another_order() -> None:
     format_ = CsvFormat(header=True).begun(b"\xef\xbb\xbfs,i")
     assert format_ is not None
@@ -138,6 +177,7 @@ def test_raw_values_are_one_column() -> None:
         (RawFormat(), FEW, "raw values are of one column"),
         (CsvFormat(), LISTS, "CSV has no lists, and column 'l' is one"),
         (CsvFormat(columns=("t", "z")), FEW, "the stream has no column 'z'"),
+        (CsvFormat(columns=("t", "t")), FEW, "columns: 't' stands there twice"),
     ],
 )
 def test_what_a_format_cannot_hold_is_said(format_: ValueFormat, schema: pa.Schema, said: str) -> None:

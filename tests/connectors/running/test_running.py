@@ -1,6 +1,7 @@
 """The parts of the process that runs connectors: pieces of numbers, notes, secrets and pauses.
 
-Tests `secrets.py`, `notes.py`, `sink_run.py`, `connectors/running/figures.py`, `connectors/contract/source.py`, `connectors/contract/sink.py`.
+Tests `secrets.py`, `notes.py`, `sink_run.py`, `connectors/running/figures.py`, `connectors/contract/source.py`,
+`connectors/contract/sink.py`.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def test_rows_that_a_format_has_no_place_for_are_not_written_without_it(tmp_path
     sink = run.made(run.described.connector.sink)
     writer = sink.open("a", 1)
     answers: Any = Answers(line, line, more)
-    with pytest.raises(ConnectorError, match="format: stream 's': raw values are of one column, .* has \\['line', 'price'\\]"):
+    with pytest.raises(ConnectorError, match=r"format: stream 's': raw values are of one column, .* has \['line', 'price'\]"):
         Delivery(run, sink, writer, answers).run()
     writer.commit("t")
     assert [path.read_bytes() for path in tmp_path.glob("a-*")] == [b"one\none\n"]
