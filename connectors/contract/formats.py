@@ -102,7 +102,7 @@ class FileFormat(ValueFormat):
 
     @abstractmethod
     def batches(self, file: BinaryIO) -> Iterator[pa.RecordBatch]:
-        """All that is in a file, in pieces. Raises pa.ArrowException, ValueError, OSError: it cannot be read."""
+        """All that is in a file, in pieces. Raises OSError, or what nonsense leads to (`reading_apart.WRONG`): it cannot be read."""
 
     @abstractmethod
     def rows_file(self, file: BinaryIO, schema: pa.Schema) -> RowsFile:

@@ -134,8 +134,8 @@ class CsvFormat(ValueFormat):
 
 @dataclass(frozen=True, slots=True)
 class _Quotes:
-    """What Arrow's reader takes for records: `record` for one that is not empty, with its line's end or without; `closed` for lines behind which no quote is
-    open; `closing` for such lines where one was open before them. None of them goes back to a byte."""
+    """What Arrow's reader takes for records: `record` for one that is not empty, with its line's end or without; `closed` for lines behind
+    which no quote is open; `closing` for such lines where one was open before them. None of them goes back to a byte."""
 
     record: re.Pattern[bytes]
     closed: re.Pattern[bytes]

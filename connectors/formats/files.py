@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from connectors.contract.formats import FileFormat, ValueFormat
 from connectors.contract.source import Polled
+from connectors.formats.reading_apart import WRONG
 
 BLOCK_BYTES = 1 << 20
 VALUE_BYTES_MAX = 16 << 20
@@ -69,7 +70,7 @@ class _Lines(OpenFile):
             begun = self.format.begun(_content(first)) if first else None
             if begun is not None and size > VALUE_BYTES_MAX:
                 raise ValueError(_TOO_LONG)
-        except ValueError as error:
+        except WRONG as error:
             self._wrong = _unreadable(self.name, self.number, first, f"the file cannot be read: its first line: {error}")
             return
         if begun is not None:
@@ -193,7 +194,7 @@ class _Batches(OpenFile):
                     return None
                 self._rest = found.slice(self._skip)
                 self._skip = max(self._skip - found.num_rows, 0)
-        except (pa.ArrowException, ValueError, OSError) as error:
+        except (*WRONG, OSError) as error:
             self.batches = iter(())
             self.file.seek(0)
             wrong = f"the file cannot be read{' any further' if self.number > 1 else ''}: {error}"

@@ -23,6 +23,7 @@ from connectors.contract.formats import Decoded, ValueFormat
 from connectors.formats.instants import instant, shape_of, texts_of, with_instants
 from connectors.formats.reading_apart import read_apart
 
+DIGITS_MAX = 300
 _NO_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -75,7 +76,7 @@ def _read(lines: bytes, schema: pa.Schema, rows: int, numbers: bool) -> pa.Recor
 
 
 def _one(schema: pa.Schema, values: Sequence[bytes]) -> pa.RecordBatch:
-    found = json.loads(values[0])
+    found = json.loads(values[0], parse_int=_whole)
     if not isinstance(found, dict):
         raise ValueError(f"expected an object, got {type(found).__name__}")
     arrays = []
@@ -85,6 +86,11 @@ def _one(schema: pa.Schema, values: Sequence[bytes]) -> pa.RecordBatch:
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise ValueError(f"field {field.name!r}: expected {field.type}, got {found.get(field.name)!r:.100}: {error}") from None
     return pa.RecordBatch.from_arrays(arrays, names=schema.names)
+
+
+def _whole(digits: str) -> int | float:
+    """One that is too great for any column of integers is a float, as Arrow's reader has it."""
+    return int(digits) if len(digits) <= DIGITS_MAX else float(digits)
 
 
 def _array(value: Any, type_: pa.DataType) -> pa.Array:

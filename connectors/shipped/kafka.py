@@ -124,7 +124,7 @@ class KafkaReader(RecordReader):
         if not found:
             return Polled(self.next, behind=self._behind())
         numbers = self._numbers(found)
-        values = [message.value() or b"" for message in found]
+        values = [message.value() for message in found]  # None of a tombstone
         self.next = numbers[-1] + 1
         return Polled(self.next, values, numbers=numbers, behind=self._behind(), called=partial(self._called, numbers))
 
