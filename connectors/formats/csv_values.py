@@ -55,10 +55,11 @@ class CsvFormat(ValueFormat):
         return read_apart(values, partial(self._many, schema, names), partial(self._one, schema, names))
 
     def encode(self, rows: pa.RecordBatch) -> list[bytes]:
+        rows = rows if self.columns is None else rows.select(self.columns)
         return [self._line(row) for row in zip(*map(_csv_cells, rows.columns), strict=True)]
 
     def head(self, schema: pa.Schema) -> bytes:
-        return self._line(schema.names) + b"\n" if self.header else b""
+        return self._line(self.columns or schema.names) + b"\n" if self.header else b""
 
     def begun(self, first: bytes) -> Self | None:
         if not self.header:

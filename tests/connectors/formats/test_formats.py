@@ -162,6 +162,7 @@ def test_csv_of_some_columns_in_another_order() -> None:
     format_ = CsvFormat(header=True).begun(b"\xef\xbb\xbfs,i")
     assert format_ is not None
     assert rows_of(format_.decode([b"a,7"], SCHEMA)) == [{"t": None, "i": 7, "x": None, "s": "a", "b": None, "d": None}]
+    assert CsvFormat(columns=("s", "i"), header=True).file_of(pa.RecordBatch.from_pylist([{"i": 7, "s": "a"}], SCHEMA)) == b"s,i\na,7\n"
     assert CsvFormat(header=True).head(FEW) == b"t,i\n" and CsvFormat().begun(b"t,i") is None
 
 
