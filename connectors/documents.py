@@ -14,6 +14,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
+import pyarrow as pa
 from pydantic import ValidationError
 
 from connectors.contract import Connector, ConnectorOptions
@@ -51,6 +52,11 @@ class Described:
     connector: Connector
     options: ConnectorOptions
     format: ValueFormat | None
+
+    def check_rows(self, schema: pa.Schema) -> None:
+        """Of a sink. Raises ValueError: rows of that schema cannot be written as its format has them."""
+        if self.format is not None:
+            self.format.check(self.options.written(schema))
 
 
 @cache

@@ -50,7 +50,8 @@ class ValueFormat(ConnectorOptions):
     """Has a value any number of rows? Then `encode` gives one value."""
 
     def check(self, schema: pa.Schema) -> None:
-        """Raises ValueError: it cannot hold rows of that schema."""
+        """Raises ValueError: it cannot hold rows of that schema. A source is held to it by its stream; a sink when it is declared or its
+        query deployed, and by the rows that come."""
 
     @abstractmethod
     def decode(self, values: Sequence[bytes], schema: pa.Schema) -> Decoded:
@@ -67,12 +68,21 @@ class ValueFormat(ConnectorOptions):
         return b""
 
     def begun(self, first: bytes) -> Self | None:
-        """How the rest of a file is read whose first value is that; None: that is a record already."""
+        """How the rest of a file is read whose first value is that; None: that is a record already. Raises ValueError: the file makes no
+        sense."""
         return None
 
-    def ends(self, line: bytes) -> bool:
-        """Is a value complete that goes on to the end of this line? Else it has a line's end in it."""
-        return True
+    def is_open(self, line: bytes, before: bool) -> bool:
+        """Does a value go on behind this line, whose end is in it? `before`: did it behind the line before?"""
+        return False
+
+    def is_blank(self, line: bytes) -> bool:
+        """Is it no value, but an empty line? It is without its end."""
+        return not line
+
+    def lines(self, rows: pa.RecordBatch) -> bytes:
+        """A line for each row, with its end. Raises ConnectorError: one would be read as other values than it is."""
+        return b"\n".join((*self.encode(rows), b""))
 
     def rows_file(self, file: BinaryIO, schema: pa.Schema) -> RowsFile:
         """Writes a file."""
@@ -92,7 +102,7 @@ class FileFormat(ValueFormat):
 
     @abstractmethod
     def batches(self, file: BinaryIO) -> Iterator[pa.RecordBatch]:
-        """All that is in a file, in pieces. Raises pa.ArrowException, ValueError, OSError: it cannot be read."""
+        """All that is in a file, in pieces. Raises OSError, or what nonsense leads to (`reading_apart.WRONG`): it cannot be read."""
 
     @abstractmethod
     def rows_file(self, file: BinaryIO, schema: pa.Schema) -> RowsFile:
@@ -107,7 +117,7 @@ class _Lines(RowsFile):
         file.write(format.head(schema))
 
     def write(self, rows: pa.RecordBatch) -> None:
-        self.file.write(b"\n".join((*self.format.encode(rows), b"")))
+        self.file.write(self.format.lines(rows))
 
     def finish(self) -> None:
         """Each line has its end."""

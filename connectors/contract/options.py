@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
+import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from connectors.contract.errors import ConnectorError
@@ -38,6 +39,10 @@ class ConnectorOptions(BaseModel):
         """Of a sink: each option that names a column of its rows, and the column. Where the stream is known, one that it has not is
         refused when it is declared, or its query deployed."""
         return ()
+
+    def written(self, schema: pa.Schema) -> pa.Schema:
+        """Of a sink: which columns its format is to hold, of rows with those. Raises ValueError: there are none such."""
+        return schema
 
 
 def library(module: str, extra: str) -> Any:

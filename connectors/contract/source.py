@@ -20,7 +20,8 @@ class Polled:
     """What a reader has found.
 
     Args:
-        values: records as bytes, to be read by the format that the document names; or `rows`, that are rows already.
+        values: records as bytes, to be read by the format that the document names, or None for one without a value, which is no row; or
+            `rows`, that are rows already.
         place: behind the last of them. A reader that is opened there gives what follows, and nothing else.
         numbers: the number of each value, rising, where the source is `numbered`; None: they are counted.
         behind: how many records are known to follow; None: that cannot be known.
@@ -31,7 +32,7 @@ class Polled:
     """
 
     place: Place
-    values: Sequence[bytes] = ()
+    values: Sequence[bytes | None] = ()
     rows: pa.RecordBatch | None = None
     numbers: Sequence[int] | None = None
     behind: int | None = None

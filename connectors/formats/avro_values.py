@@ -159,7 +159,7 @@ class AvroFormat(FileFormat):
         try:
             records = iter(library("fastavro", EXTRA).reader(file))
             while found := list(islice(records, RECORDS_MAX)):
-                yield pa.RecordBatch.from_pylist(found)
+                yield from _batches(found)
         except ConnectorError:
             raise
         except Exception as error:  # of many kinds: whatever nonsense leads to
@@ -172,6 +172,28 @@ class AvroFormat(FileFormat):
         """Instants as integers where the schema is ours, for dates have fewer years than instants."""
         records: list[dict[str, Any]] = (rows if self.record else _with_integers(rows)).to_pylist()
         return records
+
+
+def _batches(records: Sequence[Mapping[str, Any]]) -> Iterator[pa.RecordBatch]:
+    """Where a field has values of several kinds, which are no column, in pieces of one. Raises pa.ArrowException: a value is of none."""
+    try:
+        batch = pa.RecordBatch.from_pylist(records)
+    except pa.ArrowException:
+        if len(records) == 1:
+            raise
+        middle = len(records) // 2
+        yield from _batches(records[:middle])
+        yield from _batches(records[middle:])
+    else:
+        columns = [column if (wanted := _floats(column.type)) == column.type else column.cast(wanted) for column in batch.columns]
+        yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _floats(type_: pa.DataType) -> pa.DataType:
+    """In place of decimals."""
+    if pa.types.is_list(type_):
+        return pa.list_(_floats(type_.value_type))
+    return pa.float64() if pa.types.is_decimal(type_) else type_
 
 
 class _Container(RowsFile):
@@ -239,8 +261,11 @@ _KINDS: Sequence[tuple[Any, tuple[type, ...]]] = (
 def _column(records: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
     """Raises ValueError, pa.ArrowException: a value is none of the column's."""
     values = [record.get(field.name) for record in records]
-    of = field.type.value_type if pa.types.is_list(field.type) else field.type
-    inside = [each for value in values if value is not None for each in (value if of is not field.type else (value,))]
+    is_list = pa.types.is_list(field.type)
+    of = field.type.value_type if is_list else field.type
+    if is_list and (other := {type(value) for value in values} - {list, type(None)}):
+        raise _unexpected(field, other)
+    inside = [each for value in values if value is not None for each in (value if is_list else (value,))]
     kinds = {type(each) for each in inside if each is not None}
     if pa.types.is_timestamp(of):
         if kinds <= {int}:  # of the unit that the stream declares
@@ -249,7 +274,18 @@ def _column(records: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
     else:
         expected = next(each for is_, each in _KINDS if is_(of))
     if other := kinds - set(expected):
-        raise ValueError(f"field {field.name!r}: expected {field.type}, got {', '.join(sorted(each.__name__ for each in other))}")
-    if Decimal in kinds:
-        values = [None if value is None else float(value) for value in values]
+        raise _unexpected(field, other)
+    if pa.types.is_floating(of) and kinds - {float}:
+        values = [_float(value) for value in values]
     return pa.array(values, field.type)
+
+
+def _unexpected(field: pa.Field, kinds: set[type]) -> ValueError:
+    return ValueError(f"field {field.name!r}: expected {field.type}, got {', '.join(sorted(each.__name__ for each in kinds))}")
+
+
+def _float(value: Any) -> Any:
+    """Of a number of any kind, also in a list."""
+    if isinstance(value, list):
+        return [_float(each) for each in value]
+    return None if value is None else float(value)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from connectors.contract.errors import ConnectorError
 
 TEXT, NUMBER = pa.string(), pa.int64()
 _YEAR = "([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
@@ -63,12 +65,26 @@ def instant(text: str) -> datetime:
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
 
-def texts_of(column: pa.Array) -> list[Any]:
-    """Instants as text, NULL as None."""
+def names_of(column: pa.Array) -> list[str | None]:
+    """Of each value the text that stands for it in a key or in a folder's name, the same whatever is beside it; NULL as None. Raises
+    ConnectorError: they are lists."""
+    if pa.types.is_list(column.type):
+        raise ConnectorError(f"a value of type {column.type} is no key and names no folder: choose a column whose values are no lists")
+    if pa.types.is_timestamp(column.type):
+        texts = texts_of(column, "us")
+        return [None if text is None else text.replace(".000000", "") for text in texts]
+    values = column.to_pylist()
+    if pa.types.is_binary(column.type):
+        return [None if value is None else value.hex() for value in values]
+    return [None if value is None else str(value) for value in values]
+
+
+def texts_of(column: pa.Array, unit: Literal["us"] | None = None) -> list[Any]:
+    """Instants as text, NULL as None. `unit`: with so many digits; None: with those that one of them needs."""
     numbers = column.cast(pa.int64())
     values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
     moments: np.ndarray = values.astype("M8[us]")
-    written = np.datetime_as_string(moments, "us" if (values % 1_000_000).any() else "s")
+    written = np.datetime_as_string(moments, unit or ("us" if (values % 1_000_000).any() else "s"))
     texts = [f"{text}+00:00" for text in written.tolist()]
     if column.null_count:
         return [text if there else None for text, there in zip(texts, column.is_valid().to_pylist(), strict=True)]

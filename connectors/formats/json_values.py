@@ -11,16 +11,19 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from io import BytesIO
+from itertools import islice
 from json.encoder import encode_basestring
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 
 from connectors.contract.formats import Decoded, ValueFormat
 from connectors.formats.instants import instant, shape_of, texts_of, with_instants
 from connectors.formats.reading_apart import read_apart
 
+DIGITS_MAX = 300
 _NO_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -33,6 +36,9 @@ class JsonFormat(ValueFormat):
 
     def decode(self, values: Sequence[bytes], schema: pa.Schema) -> Decoded:
         return read_apart(values, partial(_many, schema), partial(_one, schema))
+
+    def is_blank(self, line: bytes) -> bool:
+        return not line.strip()
 
     def encode(self, rows: pa.RecordBatch) -> list[bytes]:
         if not rows.num_columns:
@@ -70,7 +76,7 @@ def _read(lines: bytes, schema: pa.Schema, rows: int, numbers: bool) -> pa.Recor
 
 
 def _one(schema: pa.Schema, values: Sequence[bytes]) -> pa.RecordBatch:
-    found = json.loads(values[0])
+    found = json.loads(values[0], parse_int=_whole)
     if not isinstance(found, dict):
         raise ValueError(f"expected an object, got {type(found).__name__}")
     arrays = []
@@ -80,6 +86,11 @@ def _one(schema: pa.Schema, values: Sequence[bytes]) -> pa.RecordBatch:
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise ValueError(f"field {field.name!r}: expected {field.type}, got {found.get(field.name)!r:.100}: {error}") from None
     return pa.RecordBatch.from_arrays(arrays, names=schema.names)
+
+
+def _whole(digits: str) -> int | float:
+    """One that is too great for any column of integers is a float, as Arrow's reader has it."""
+    return int(digits) if len(digits) <= DIGITS_MAX else float(digits)
 
 
 def _array(value: Any, type_: pa.DataType) -> pa.Array:
@@ -94,6 +105,8 @@ def _array(value: Any, type_: pa.DataType) -> pa.Array:
 def _value(value: Any, type_: pa.DataType) -> Any:
     if isinstance(value, list) and pa.types.is_list(type_):
         return [_value(each, type_.value_type) for each in value]
+    if isinstance(value, int) and not isinstance(value, bool) and pa.types.is_floating(type_):
+        return float(value)  # as Arrow's reader has it, also where that is not the same number
     if not isinstance(value, str):
         return value
     if pa.types.is_timestamp(type_):
@@ -112,14 +125,16 @@ def _json_texts(column: pa.Array) -> list[str]:
         return ["null" if text is None else f'"{text}"' for text in texts_of(column)]
     if pa.types.is_string(type_):
         return ["null" if value is None else encode_basestring(value) for value in column.to_pylist()]
-    return [json.dumps(_shown(value), ensure_ascii=False) for value in column.to_pylist()]
+    if pa.types.is_list(type_):
+        inside = iter(_json_texts(column.flatten()))
+        sizes = pc.list_value_length(column).to_pylist()
+        return ["null" if size is None else f"[{', '.join(islice(inside, size))}]" for size in sizes]
+    return [json.dumps(_shown(value)) for value in column.to_pylist()]
 
 
 def _shown(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_shown(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, bytes):
         return value.hex()
-    return value.isoformat() if hasattr(value, "isoformat") else value
+    return value

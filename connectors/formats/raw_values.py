@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from connectors.contract.errors import ConnectorError
 from connectors.contract.formats import Decoded, ValueFormat
 from connectors.formats.reading_apart import read_apart
 
@@ -28,6 +29,19 @@ class RawFormat(ValueFormat):
 
     def encode(self, rows: pa.RecordBatch) -> list[bytes]:
         return [each or b"" for each in rows.column(0).cast(pa.binary()).to_pylist()]
+
+    def is_blank(self, line: bytes) -> bool:
+        return False
+
+    def lines(self, rows: pa.RecordBatch) -> bytes:
+        values = self.encode(rows)
+        lines = b"\n".join((*values, b""))
+        if lines.count(b"\n") != len(values) or b"\r\n" in lines:
+            wrong = next(each for each in values if b"\n" in each or each.endswith(b"\r"))
+            raise ConnectorError(
+                f"format raw: a value is a line here, and {wrong[:100]!r} has a line's end in it: take another format, such as json"
+            )
+        return lines
 
 
 def _raw(schema: pa.Schema, values: Sequence[bytes]) -> pa.RecordBatch:

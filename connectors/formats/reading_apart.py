@@ -10,8 +10,11 @@ from connectors.contract.formats import Decoded
 
 PIECES = 16  # where reading all has cost time already, a piece of many should not cost it again and again
 
+WRONG = (pa.ArrowException, ValueError, TypeError, ArithmeticError, LookupError, RecursionError)
+"""What reading nonsense leads to, in Arrow, in Python and in libraries. Whatever else is raised is no fault of a value's."""
+
 ReadMany = Callable[[Sequence[bytes]], pa.RecordBatch]
-"""Raises pa.ArrowInvalid or ValueError: one of the values is no row. It need not say which."""
+"""Raises one of WRONG: one of the values is no row. It need not say which."""
 
 
 def read_apart(values: Sequence[bytes], many: ReadMany, one: ReadMany) -> Decoded:
@@ -23,7 +26,7 @@ def read_apart(values: Sequence[bytes], many: ReadMany, one: ReadMany) -> Decode
         part = values[first:behind]
         try:
             found.runs.append((first, many(part) if len(part) > 1 else one(part)))
-        except (pa.ArrowException, ValueError, RecursionError) as error:
+        except WRONG as error:
             if len(part) == 1:
                 found.bad.append((first, str(error)[:500]))
             else:

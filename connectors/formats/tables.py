@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from connectors.contract.formats import Decoded, FileFormat, RowsFile
+from connectors.formats.reading_apart import WRONG
 
 ROWS_MAX, GATHERED_BYTES = 65_536, 4 << 20
 _FILE_MAGIC = b"ARROW1"
@@ -23,7 +24,7 @@ class _Tables(FileFormat):
         for at, value in enumerate(values):
             try:
                 found.runs.append((at, _one(list(self.batches(BytesIO(value))), schema)))
-            except (pa.ArrowException, ValueError, OSError) as error:
+            except (*WRONG, OSError) as error:
                 found.bad.append((at, str(error)[:500]))
         return found
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from cep.errors import ClusterError, NotFound, QueryError, StreamEnded
-from connectors.contract import AnswerSink, AnswerWriter
+from connectors.contract import AnswerSink, AnswerWriter, ConnectorError
 from connectors.running.run import ConnectorRun
 from driver.rest import path
 from driver.streams.resuming.tokens import ResumeToken
@@ -97,6 +97,7 @@ class Delivery:
         self.run_, self.sink, self.writer, self.subscription = run, sink, writer, subscription
         self.bytes = self.rows = 0
         self.due = 0.0
+        self.schema: pa.Schema | None = None  # of the rows before
         self.kept = subscription.core.token is not None  # a token is, from which the next one goes on
 
     def run(self) -> bool:
@@ -124,6 +125,13 @@ class Delivery:
             self.run_.figures.turn("waiting" if waits else "running", "no query puts the stream out" if waits else "")
 
     def _write(self, rows: pa.RecordBatch, origin: str) -> None:
+        """Raises ConnectorError: the format cannot hold such rows. It would leave out of them what it has no place for."""
+        if rows.schema != self.schema:
+            try:
+                self.run_.described.check_rows(rows.schema)
+            except ValueError as error:
+                raise ConnectorError(f"format: stream {self.run_.described.stream!r}: {error}") from None
+            self.schema = rows.schema
         if not self.kept and self.subscription.core.options.resumable:
             self._keep(self._beginning())
         if not self.rows:

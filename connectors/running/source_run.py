@@ -166,7 +166,7 @@ class PartitionRun:
         called = given.called or (lambda at: f"{self.partition}@{given.numbers[at]}")
         for at, reason, value in given.bad:
             if given.numbers[at] >= self._accepted:
-                self._letter(called(at), reason, value)
+                self._letter(called(at), reason, value, given.alike)
         for first, rows in given.runs:
             for begin, behind in runs_of(given.numbers[first : first + rows.num_rows], self._accepted):
                 at = first + begin
@@ -199,7 +199,11 @@ class PartitionRun:
 
 
 def _shown(rows: pa.RecordBatch, row: int) -> bytes:
-    return str(rows.slice(row, 1).to_pylist()[0]).encode()
+    one = rows.slice(row, 1)
+    try:
+        return str(one.to_pylist()[0]).encode()
+    except (ValueError, OverflowError):  # an instant for which Python has no date
+        return str(one).encode()
 
 
 def _behind(called: Callable[[int], str], first: int, row: int) -> str:

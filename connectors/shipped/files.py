@@ -12,6 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
+import pyarrow as pa
 from pydantic import AfterValidator, Field
 
 from connectors.contract import (
@@ -100,6 +101,9 @@ class FilesOut(ConnectorOptions):
 
     def wanted_columns(self) -> Sequence[tuple[str, str]]:
         return [("partition", name) for name in self.partition]
+
+    def written(self, schema: pa.Schema) -> pa.Schema:
+        return pa.schema([field for field in schema if field.name not in self.partition])
 
     def named(self, name: str) -> str:
         """A connector's name as a part of names of files. What adlfs looks for ends at a question mark."""

@@ -14,7 +14,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -22,6 +21,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from connectors.contract import AnswerWriter, ConnectorError, Fenced, ValueFormat
+from connectors.formats.instants import names_of
 from connectors.shipped.folders_out import OutFolder, at_once
 
 OPEN_MAX = 100
@@ -163,8 +163,8 @@ class FilesWriter(AnswerWriter):
             return
         if missing := [name for name in self.partition if name not in rows.schema.names]:
             raise ConnectorError(f"partition: the stream has no column {missing[0]!r}; it has {', '.join(rows.schema.names)}")
-        places: dict[tuple[Any, ...], list[int]] = {}
-        for at, values in enumerate(zip(*(rows.column(name).to_pylist() for name in self.partition), strict=True)):
+        places: dict[tuple[str | None, ...], list[int]] = {}
+        for at, values in enumerate(zip(*(names_of(rows.column(name)) for name in self.partition), strict=True)):
             places.setdefault(values, []).append(at)
         left = rows.select([name for name in rows.schema.names if name not in self.partition])
         if not left.num_columns:
@@ -180,10 +180,9 @@ def _called(number: int) -> str:
     return f"{number:010d}.manifest"
 
 
-def _folder_name(column: str, value: Any) -> str:
+def _folder_name(column: str, value: str | None) -> str:
     """As Hive has it, and so what reads such folders."""
-    shown = value.isoformat() if isinstance(value, datetime) else "" if value is None else str(value)
-    return cut(f"{quote(column, safe=_SAFE)}={quote(shown, safe=_SAFE) or _NULL}", FOLDER_BYTES)
+    return cut(f"{quote(column, safe=_SAFE)}={quote(value or '', safe=_SAFE) or _NULL}", FOLDER_BYTES)
 
 
 def cut(name: str, most: int) -> str:

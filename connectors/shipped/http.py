@@ -8,11 +8,11 @@ again where the other side gives them again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from io import BytesIO
-from typing import Annotated, Any
+from typing import Annotated
 
 import httpx
 import pyarrow as pa
@@ -31,7 +31,7 @@ from connectors.contract import (
 from connectors.formats.files import OpenFile, opened
 from connectors.shipped.plain import LiveSource, TokenlessSink
 
-ANSWER_BYTES_MAX = 16 << 20
+ANSWER_BYTES_MAX, PIECE_BYTES = 16 << 20, 1 << 16
 Url = Annotated[str, Field(pattern="^https?://", description="The address.")]
 Headers = Annotated[dict[str, str], Field(description="Headers, such as `Authorization: Bearer ${env:SHOP_TOKEN}`.")]
 Timeout = Annotated[float, Field(gt=0, le=60, description="For an answer, in seconds.")]
@@ -63,10 +63,16 @@ def _failing(url: str) -> Iterator[None]:
         raise ConnectorError(f"{url}: {type(error).__name__}: {error}") from None
 
 
-def _checked(answer: httpx.Response, url: str) -> None:
-    """Raises ConnectorError."""
+def _content(answer: httpx.Response, url: str) -> bytes:
+    """What is answered, which is not read any further than it may be long. Raises ConnectorError: it is longer, or a failure."""
+    content = bytearray()
+    for piece in answer.iter_bytes(PIECE_BYTES):
+        content += piece
+        if len(content) > ANSWER_BYTES_MAX:
+            raise ConnectorError(f"{url}: expected an answer of at most {ANSWER_BYTES_MAX:,} bytes, got a longer one")
     if not answer.is_success:
-        raise ConnectorError(f"{url} answered {answer.status_code}: {answer.text[:200]}")
+        raise ConnectorError(f"{url} answered {answer.status_code}: {content[:200].decode(errors='replace')}")
+    return bytes(content)
 
 
 class HttpReader(RecordReader):
@@ -100,15 +106,13 @@ class HttpReader(RecordReader):
 
     def _ask(self) -> OpenFile | None:
         """None: nothing is new."""
-        with _failing(self.options.url):
-            answer = self.client.get(self.options.url, headers={"If-None-Match": self.tag} if self.tag else {})
-        if answer.status_code == httpx.codes.NOT_MODIFIED:
-            return None
-        _checked(answer, self.options.url)
-        if len(answer.content) > ANSWER_BYTES_MAX:
-            raise ConnectorError(f"{self.options.url}: an answer of {len(answer.content):,} bytes; expected at most {ANSWER_BYTES_MAX:,}")
+        url, known = self.options.url, {"If-None-Match": self.tag} if self.tag else {}
+        with _failing(url), self.client.stream("GET", url, headers=known) as answer:
+            if answer.status_code == httpx.codes.NOT_MODIFIED:
+                return None
+            content = _content(answer, url)
         self.tag = answer.headers.get("etag", "")
-        return opened(self.format, BytesIO(answer.content), self.options.url)
+        return opened(self.format, BytesIO(content), url)
 
 
 class HttpWriter(AnswerWriter):
@@ -130,8 +134,7 @@ class HttpWriter(AnswerWriter):
 
     def commit(self, token: str) -> None:
         for key, body in self.waiting:
-            with _failing(self.options.url):
-                _checked(self._post(key, body), self.options.url)
+            self._post(key, body)
         self.waiting.clear()
 
     def abort(self) -> None:
@@ -140,9 +143,11 @@ class HttpWriter(AnswerWriter):
     def close(self) -> None:
         self.client.close()
 
-    def _post(self, key: str, body: bytes) -> httpx.Response:
-        headers: Mapping[str, Any] = self.about | {"Idempotency-Key": key}
-        return self.client.post(self.options.url, content=body, headers=headers)
+    def _post(self, key: str, body: bytes) -> None:
+        """Raises ConnectorError."""
+        url, headers = self.options.url, self.about | {"Idempotency-Key": key}
+        with _failing(url), self.client.stream("POST", url, content=body, headers=headers) as answer:
+            _content(answer, url)
 
 
 HTTP = Connector(

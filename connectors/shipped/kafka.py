@@ -34,6 +34,7 @@ from connectors.contract import (
     ValueFormat,
     library,
 )
+from connectors.formats.instants import names_of
 
 LOG = logging.getLogger(__name__)
 EXTRA = "kafka"
@@ -123,7 +124,7 @@ class KafkaReader(RecordReader):
         if not found:
             return Polled(self.next, behind=self._behind())
         numbers = self._numbers(found)
-        values = [message.value() or b"" for message in found]
+        values = [message.value() for message in found]  # None of a tombstone
         self.next = numbers[-1] + 1
         return Polled(self.next, values, numbers=numbers, behind=self._behind(), called=partial(self._called, numbers))
 
@@ -227,7 +228,7 @@ class KafkaWriter(AnswerWriter):
             return [None] * rows.num_rows
         if self.options.key not in rows.schema.names:
             raise ConnectorError(f"key: the stream has no column {self.options.key!r}; it has {', '.join(rows.schema.names)}")
-        return [None if value is None else str(value).encode() for value in rows.column(self.options.key).to_pylist()]
+        return [None if text is None else text.encode() for text in names_of(rows.column(self.options.key))]
 
     def _produce(self, value: bytes, key: bytes | None, headers: list[tuple[str, bytes]] | None = None) -> None:
         more: Mapping[str, Any] = {} if headers is None else {"headers": headers}

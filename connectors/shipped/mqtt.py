@@ -11,7 +11,7 @@ import threading
 from typing import Annotated, Any
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from connectors.contract import (
     AnswerWriter,
@@ -46,10 +46,17 @@ class MqttOptions(ConnectorOptions):
     password: Annotated[Secret | None, Field(description="Such as `${env:MQTT_PASSWORD}`.")] = None
 
 
+def _filter(topic: str) -> str:
+    levels = topic.split("/")
+    if any(("+" in level or "#" in level) and len(level) > 1 for level in levels) or "#" in levels[:-1]:
+        raise ValueError(f"expected a filter in which + and # stand for whole levels, and # for the last, got {topic!r}")
+    return topic
+
+
 class MqttIn(MqttOptions):
     """`from`: {"connector": "mqtt", "host": "broker", "topic": "sensors/#", "client_id": "cep-sensors"}"""
 
-    topic: Annotated[str, Field(min_length=1, description="A filter, with `+` and `#`.")]
+    topic: Annotated[str, Field(min_length=1, description="A filter, with `+` and `#`."), AfterValidator(_filter)]
     client_id: Annotated[str, Field(min_length=1, max_length=60, description="Names the session, which is this connector's alone.")]
 
 
@@ -61,7 +68,7 @@ class MqttOut(MqttOptions):
 
 
 class MqttSession:
-    """A client whose thread keeps the connection up. Raises ConnectorError: the broker lets it not in."""
+    """A client whose thread keeps the connection up. `begin` raises ConnectorError: the broker lets it not in."""
 
     def __init__(self, options: MqttOptions, client_id: str = "", lasting: bool = False) -> None:
         self.options, self.mqtt = options, library("paho.mqtt.client", EXTRA)
@@ -74,29 +81,46 @@ class MqttSession:
             self.client.tls_set()
         if options.username is not None:
             self.client.username_pw_set(options.username, options.password)
-        self.let_in: queue.Queue[Any] = queue.Queue()
+        self.answers: queue.Queue[Any] = queue.Queue()
         self.lost = threading.Event()
-        self.client.on_connect = lambda client, data, flags, reason, more: self.let_in.put(reason)
+        self.client.on_connect = lambda client, data, flags, reason, more: self.answers.put(reason)
+        self.client.on_subscribe = lambda client, data, number, reasons, more: self.answers.put(reasons[0])
         self.client.on_disconnect = lambda client, data, flags, reason, more: self.lost.set()
         self._properties, self._lasting = properties, lasting
 
-    def begin(self) -> None:
-        where = f"{self.options.host}:{self.options.port}"
+    def begin(self, topic: str | None = None) -> None:
+        """With a subscription, if a topic is named."""
         try:
             self.client.connect(self.options.host, self.options.port, clean_start=not self._lasting, properties=self._properties)
             self.client.loop_start()
-            reason = self.let_in.get(timeout=CONNECT_S)
-        except (OSError, queue.Empty) as error:
+            self._await("")
+            if topic is not None:
+                self.client.subscribe(topic, 1)
+                self._await(f"topic {topic!r}: ")
+        except OSError as error:
             self.end()
-            raise ConnectorError(f"{where}: {error or 'the broker does not answer'}") from None
+            raise ConnectorError(f"{self._where}: {error}") from None
+        except BaseException:  # or its thread would keep the session from the next one
+            self.end()
+            raise
+
+    def _await(self, what: str) -> None:
+        """Raises ConnectorError: the broker answers with a refusal, or not at all."""
+        try:
+            reason = self.answers.get(timeout=CONNECT_S)
+        except queue.Empty:
+            raise ConnectorError(f"{self._where}: {what}the broker does not answer") from None
         if reason.is_failure:
-            self.end()
-            raise ConnectorError(f"{where}: {reason}")
+            raise ConnectorError(f"{self._where}: {what}{reason}")
+
+    @property
+    def _where(self) -> str:
+        return f"{self.options.host}:{self.options.port}"
 
     def check(self) -> None:
         """Raises ConnectorError: the connection was lost."""
         if self.lost.is_set():
-            raise ConnectorError(f"{self.options.host}:{self.options.port}: the connection was lost")
+            raise ConnectorError(f"{self._where}: the connection was lost")
 
     def end(self) -> None:
         self.client.disconnect()
@@ -113,8 +137,7 @@ class MqttReader(RecordReader):
         self.given: list[Any] = []  # and not acknowledged
         self.taken = 0
         self.session.client.on_message = lambda client, data, message: self.messages.put(message)
-        self.session.begin()
-        self.session.client.subscribe(options.topic, 1)
+        self.session.begin(options.topic)
 
     def poll(self, rows_max: int, timeout_s: float) -> Polled:
         found = []
@@ -146,6 +169,8 @@ class MqttWriter(AnswerWriter):
     def __init__(self, options: MqttOut, format: ValueFormat) -> None:
         self.options, self.format = options, format
         self.session = MqttSession(options)
+        self.refused = ""
+        self.session.client.on_publish = self._published
         self.session.begin()
         self.properties = library("paho.mqtt.properties", EXTRA).Properties
         self.publish = library("paho.mqtt.packettypes", EXTRA).PacketTypes.PUBLISH
@@ -168,6 +193,11 @@ class MqttWriter(AnswerWriter):
     def close(self) -> None:
         self.session.end()
 
+    def _published(self, client: Any, data: Any, number: int, reason: Any, more: Any) -> None:
+        """It is acknowledged, also where it is refused."""
+        if reason.is_failure:
+            self.refused = str(reason)
+
     def _settle(self) -> None:
         """Raises ConnectorError: the broker has not taken all."""
         for each in self.waiting:
@@ -178,6 +208,9 @@ class MqttWriter(AnswerWriter):
             if not each.is_published():
                 raise ConnectorError(f"topic {self.options.topic!r}: the broker has not acknowledged within {ACKNOWLEDGED_S:g} s")
         self.waiting.clear()
+        if self.refused:
+            refused, self.refused = self.refused, ""
+            raise ConnectorError(f"topic {self.options.topic!r}: {refused}")
 
 
 MQTT = Connector(

@@ -363,24 +363,33 @@ class PostgresWriter(AnswerWriter):
         self.columns = names
 
     def _insert(self) -> None:
-        """Of several rows with one key the last counts."""
-        own = self.server.columns(self.columns)
-        parts = {"table": self.server.name(self.options.table), "columns": own}
+        """Of several rows with one key the last counts. Keys with a NULL are each their own, unless the index says otherwise, which only it
+        knows: such rows go in one by one."""
+        parts = {"table": self.server.name(self.options.table), "columns": self.server.columns(self.columns)}
         known = (self.options.origin,) if self.options.origin else self.options.key
+        into = "INSERT INTO {table} ({columns}) SELECT "
         if not known:
-            text = "INSERT INTO {table} ({columns}) SELECT {columns} FROM pg_temp.numa_cep_staged ORDER BY ctid"
+            self._do(into + "{columns} FROM pg_temp.numa_cep_staged ORDER BY ctid", parts)
         else:
-            parts["known"] = self.server.columns(known)
-            others = [name for name in self.columns if name not in known]
-            sql = self.server.sql
-            changes = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others]
-            parts["then"] = sql.SQL("UPDATE SET ") + sql.SQL(", ").join(changes) if changes and self.options.key else sql.SQL("NOTHING")
-            text = (
-                "INSERT INTO {table} ({columns}) SELECT DISTINCT ON ({known}) {columns} FROM pg_temp.numa_cep_staged "
-                "ORDER BY {known}, ctid DESC ON CONFLICT ({known}) DO {then}"
-            )
-        self.connection.execute(self.server.statement(text, **parts))
-        self.connection.execute("TRUNCATE pg_temp.numa_cep_staged")
+            parts |= {"known": self.server.columns(known), "then": self._then(known)}
+            kept = " ON CONFLICT ({known}) DO {then}"
+            whole = "DISTINCT ON ({known}) {columns} FROM pg_temp.numa_cep_staged WHERE num_nulls({known}) = 0 ORDER BY {known}, ctid DESC"
+            self._do(into + whole + kept, parts)
+            apart = self._do("SELECT ctid::text FROM pg_temp.numa_cep_staged WHERE num_nulls({known}) > 0 ORDER BY ctid", parts).fetchall()
+            if apart:
+                one = into + "{columns} FROM pg_temp.numa_cep_staged WHERE ctid = %s::tid" + kept
+                self.connection.cursor().executemany(self.server.statement(one, **parts), apart)
+        self._do("TRUNCATE pg_temp.numa_cep_staged", {})
+
+    def _then(self, known: Sequence[str]) -> Any:
+        """What becomes of a row whose key is there."""
+        sql, others = self.server.sql, [name for name in self.columns if name not in known]
+        if not others or self.options.origin:
+            return sql.SQL("NOTHING")
+        return sql.SQL("UPDATE SET ") + sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others)
+
+    def _do(self, text: str, parts: dict[str, Any]) -> Any:
+        return self.connection.execute(self.server.statement(text, **parts))
 
 
 POSTGRES = Connector(PostgresIn, PostgresSource, PostgresOut, PostgresSink, formats=False)

@@ -53,6 +53,11 @@ class WebsocketOut(ConnectorOptions):
     answered: Annotated[bool, Field(description="The other side sends a message for each of ours, once it has done with it.")] = False
     origin: Annotated[str | None, Field(description="A further member or column, with the row's origin.")] = None
 
+    def written(self, schema: pa.Schema) -> pa.Schema:
+        if self.origin in schema.names:
+            raise ValueError(f"the stream has a column {self.origin!r}, so it cannot be that of the origin too: give another name")
+        return schema if self.origin is None else schema.append(pa.field(self.origin, pa.string()))
+
 
 class _Line:
     """A connection, which a thread of the library's keeps up. That the other side is gone is found out by the system, for its peer takes

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from cep.errors import Conflict, NotFound
 from cep.model import streams as stream_documents
 from cep.model.hosts import VERSION, Host
+from cep.model.schema import Schema
 from cep.model.topology import Topology
 from cep.plan.channels import ChannelId
 from cep.plan.checkpoints import recovers
@@ -197,10 +198,10 @@ def stream_info(state: ClusterState, name: str) -> dict[str, Any]:
     }
 
 
-def columns(state: ClusterState, stream: str) -> list[str] | None:
+def schema_of(state: ClusterState, stream: str) -> Schema | None:
     """Of a stream; None: it is not known."""
     known = stream in state.streams or state.putting_out(stream)
-    return [field["name"] for field in stream_info(state, stream)["schema"]] if known else None
+    return Schema.from_json(stream_info(state, stream)["schema"]) if known else None
 
 
 def declaration(state: ClusterState, stream: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from cep.errors import QueryError, meant
 from cep.model.limits import check_name
 from cep.model.query import Query
+from cep.model.schema import Schema
 from connectors.documents import Described, WrongDocument, described, kinds
 from orchestrator.rest import models, views
 from orchestrator.rest.api import Api, InjectedApi, confirmed
@@ -65,7 +66,7 @@ async def declare_connector(name: str, request: Request, api: InjectedApi, dry_r
     checked = _checked(found)
     _check_folders(checked, api.config.data)
     if not checked.is_source:
-        check_columns(checked, await api.ask(lambda state: views.columns(state, checked.stream)))
+        check_columns(checked, await api.ask(lambda state: views.schema_of(state, checked.stream)))
     if dry_run:
         return _info(api, ConnectorRecord(name, found))
     await api.do(DeclareConnector(name, found))
@@ -121,16 +122,23 @@ def _check_folders(found: Described, data: tuple[str, ...]) -> None:
             raise QueryError(f"{folder!r} is under none of the cluster's folders ({known})", f"/{side}/{option}")
 
 
-def check_columns(found: Described, there: Sequence[str] | None) -> None:
-    """Raises QueryError: an option of a sink names a column that its stream has not. None: nothing is known of the stream yet."""
+def check_columns(found: Described, schema: Schema | None) -> None:
+    """Raises QueryError: an option of a sink names a column that its stream has not, or its format cannot hold the stream's rows. None:
+    nothing is known of the stream yet."""
+    if schema is None:
+        return
     for option, column in found.options.wanted_columns():
-        if there is not None and column not in there:
-            known = f"{meant(column, there)}; it has {', '.join(there)}"
+        if column not in schema.names:
+            known = f"{meant(column, schema.names)}; it has {', '.join(schema.names)}"
             raise QueryError(f"{option}: stream {found.stream!r} has no column {column!r}{known}", f"/to/{option}")
+    try:
+        found.check_rows(schema.arrow)
+    except ValueError as error:
+        raise QueryError(f"format: stream {found.stream!r}: {error}", "/to/format") from None
 
 
 async def check_sinks(api: Api, query: Query) -> None:
-    """Raises QueryError: a sink that is declared already names a column that an output of the query has not."""
+    """Raises QueryError: a sink that is declared already cannot have the rows of an output of the query."""
     streams = {each.stream for each in query.outputs}
     declared = [each for each in await api.ask(_records) if "to" in each.document and each.document["stream"] in streams]
     if not declared:
@@ -138,7 +146,7 @@ async def check_sinks(api: Api, query: Query) -> None:
     schemas = views.output_schemas(await confirmed(api.service.plan(query, await api.files(query))))
     for record in declared:
         try:
-            check_columns(_checked(record.document), [field["name"] for field in schemas[record.document["stream"]]])
+            check_columns(_checked(record.document), Schema.from_json(schemas[record.document["stream"]]))
         except QueryError as error:
             raise QueryError(f"connector {record.name!r}: {error.message}") from None
 

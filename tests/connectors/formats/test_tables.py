@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -23,10 +24,13 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import given, settings
 
-from connectors.contract import ConnectorError, Decoded, FileFormat, Polled
+from connectors.contract import ConnectorError, Decoded, FileFormat, Polled, ValueFormat
 from connectors.documents import WrongDocument, described
 from connectors.formats.avro_values import AvroFormat, record_of
+from connectors.formats.csv_values import CsvFormat
 from connectors.formats.files import GIVEN_UP, opened
+from connectors.formats.json_values import JsonFormat
+from connectors.formats.raw_values import RawFormat
 from connectors.formats.tables import ArrowTables, ParquetTables
 from connectors.running.numbering import numbered
 from tests.connectors.formats.test_formats import LISTS, ROWS, SCHEMA, rows_of
@@ -109,6 +113,45 @@ def test_each_row_of_a_message_has_a_number_and_so_has_one_that_is_none() -> Non
     assert [(at, rows.to_pylist()) for at, rows in found.runs] == [(0, [{"i": 1}, {"i": 2}]), (3, []), (3, [{"i": 3}])]
     assert [(at, value) for at, _, value in found.bad] == [(2, b"nonsense")] and found.numbers.tolist() == [100, 101, 102, 103]
     assert found.called is not None and [found.called(at) for at in range(4)] == ["t@0, row 0", "t@0, row 1", "t@1, row 0", "t@3, row 0"]
+
+
+def twice(format_: FileFormat) -> bytes:
+    return format_.file_of(pa.RecordBatch.from_arrays([pa.array([1, 2]), pa.array([3, 4])], ["i", "i"]))
+
+
+NOT_UTF_8 = ArrowTables().file_of(pa.RecordBatch.from_pydict({"i": [1, 2], "zzzz": [3, 4]})).replace(b"zzzz", b"\xffzzz")
+
+
+@pytest.mark.parametrize(
+    ("format_", "content", "said"),
+    [
+        (ArrowTables(), twice(ArrowTables()), "column 'i' stands there twice"),
+        (ParquetTables(), twice(ParquetTables()), "column 'i' stands there twice"),
+        (
+            ArrowTables(),
+            NOT_UTF_8,
+            "the name of a column is not UTF-8: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
+        ),
+    ],
+)
+def test_a_table_whose_columns_make_no_sense_is_bad_records(format_: FileFormat, content: bytes, said: str) -> None:
+    """As many as it has rows, of a file; of a message one. They are of its place, and what follows is read."""
+    polled = opened(format_, BytesIO(content), "f").take(50)
+    assert polled is not None
+    found = numbered(polled, format_, FEW, 100)
+    assert (found.runs, found.bad, found.alike, found.numbers.tolist()) == ([], [(0, said, b"")], 2, [100, 101])
+    found = numbered(Polled(None, [content, format_.file_of(pa.RecordBatch.from_pydict({"i": [5]}))]), format_, FEW, 100)
+    assert [(at, rows.to_pylist()) for at, rows in found.runs] == [(1, [{"i": 5}])] and found.bad == [(0, said, content)]
+
+
+@pytest.mark.parametrize("format_", [JsonFormat(), CsvFormat(), RawFormat(), AvroFormat(record=record_of(pa.schema([("s", pa.string())])))])
+def test_a_record_without_a_value_is_no_row(format_: ValueFormat) -> None:
+    """Though one that is empty may be."""
+    one = pa.RecordBatch.from_pydict({"s": ["a"]})
+    values = [None, *format_.encode(one), None, *format_.encode(one)]
+    found = numbered(Polled(None, values), format_, one.schema, 7)
+    assert [(at, rows.to_pylist()) for at, rows in found.runs] == [(1, [{"s": "a"}]), (3, [{"s": "a"}])]
+    assert found.bad == [(0, "it has no value", b""), (2, "it has no value", b"")] and found.numbers.tolist() == [7, 8, 9, 10]
 
 
 def test_values_of_many_rows_are_for_those_that_can_have_them() -> None:
@@ -202,6 +245,44 @@ def test_messages_of_another_writer_are_read(registry: Registry) -> None:
     assert "no zero byte" in said and "knows no schema 256" in said and "1 bytes follow the record" in said
     other = format_.decode(good, pa.schema([("side", pa.int64())]))
     assert [reason for _, reason in other.bad] == ["field 'side': expected int64, got str"] * 2
+
+
+def of_avro(kind: Any, *values: Any) -> tuple[AvroFormat, list[bytes], bytes]:
+    """Of a record with one field, x: the format, messages, and a file."""
+    schema = fastavro.parse_schema({"type": "record", "name": "R", "fields": [{"name": "x", "type": kind}]})
+    messages, file = [], BytesIO()
+    for value in values:
+        message = BytesIO()
+        fastavro.schemaless_writer(message, schema, {"x": value})
+        messages.append(message.getvalue())
+    fastavro.writer(file, schema, [{"x": value} for value in values])
+    return AvroFormat(record=schema), messages, file.getvalue()
+
+
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+
+
+def test_decimals_become_floats_wherever_they_are() -> None:
+    for kind, value, wanted, expected in (
+        (DECIMAL, Decimal("1.50"), pa.float64(), 1.5),
+        ({"type": "array", "items": ["null", DECIMAL]}, [Decimal("1.50"), None], pa.list_(pa.float64()), [1.5, None]),
+        ("long", 2**53 + 1, pa.float64(), 2.0**53),
+    ):
+        format_, messages, file = of_avro(kind, value)
+        assert rows_of(format_.decode(messages, pa.schema([("x", wanted)])), pa.schema([("x", wanted)])) == [{"x": expected}]
+        (batch,) = format_.batches(BytesIO(file))
+        assert batch.column("x").cast(wanted, safe=False).to_pylist() == [expected]
+
+
+def test_one_value_of_another_kind_is_one_record() -> None:
+    format_, messages, file = of_avro(["null", "long", "string", {"type": "array", "items": "long"}], 1, "a", None, 3, [4])
+    for wanted, bad in (pa.int64(), [1, 4]), (pa.list_(pa.int64()), [0, 1, 3]):
+        found = format_.decode(messages, pa.schema([("x", wanted)]))
+        assert [at for at, _ in found.bad] == bad and all("field 'x': expected " in reason for _, reason in found.bad)
+    batches = list(format_.batches(BytesIO(file)))
+    assert [value for each in batches for value in each.column("x").to_pylist()] == [1, "a", None, 3, [4]]
+    kinds = [each.schema.field("x").type for each in batches]
+    assert kinds == [pa.int64(), pa.string(), pa.null(), pa.int64(), pa.list_(pa.int64())]
 
 
 def test_messages_of_ours_are_read_by_another_reader(registry: Registry) -> None:

@@ -1,6 +1,7 @@
 """The parts of the process that runs connectors: pieces of numbers, notes, secrets and pauses.
 
-Tests `secrets.py`, `notes.py`, `connectors/running/figures.py`, `connectors/contract/source.py`, `connectors/contract/sink.py`.
+Tests `secrets.py`, `notes.py`, `sink_run.py`, `source_run.py`, `connectors/running/figures.py`, `connectors/contract/source.py`,
+`connectors/contract/sink.py`.
 """
 
 from __future__ import annotations
@@ -12,15 +13,20 @@ import threading
 import time
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from cep.model.streams import Stream
 from cep.service.logs import JsonLines
 from connectors.contract import ConnectorError, ConnectorOptions, Fenced, Secret, library
 from connectors.documents import described
+from connectors.formats.tables import ArrowTables
 from connectors.running.figures import LETTERS_KEPT, ConnectorFigures
 from connectors.running.fleet import STUCK_TURNS, Fleet
 from connectors.running.notes import Notes
@@ -28,7 +34,11 @@ from connectors.running.numbering import runs_of
 from connectors.running.pauses import FIRST_S, LAST_S, Pauses
 from connectors.running.run import ConnectorRun
 from connectors.running.secrets import Secrets, WithoutSecrets
+from connectors.running.sink_run import Delivery, SinkRun
+from connectors.running.source_run import SourceRun
+from driver import stream
 from driver.cluster import Cluster
+from driver.streams.arrow import record_batches
 from tests.support.waiting import until
 
 
@@ -124,6 +134,82 @@ def test_figures_keep_the_last_letters_and_add_up_what_waits() -> None:
     assert (told["behind"], told["dead_letters"], len(told["letters"])) == (7, LETTERS_KEPT + 5, LETTERS_KEPT)
     figures.behind["b"] = None
     assert figures.to_json()["behind"] is None
+
+
+class Answers:
+    """What one subscription gives, which is not resumable."""
+
+    def __init__(self, *batches: pa.RecordBatch) -> None:
+        self.batches = iter(batches)
+        self.core = SimpleNamespace(token=None, query="q", options=SimpleNamespace(resumable=False))
+
+    def next_named(self, timeout: float) -> tuple[pa.RecordBatch, str] | None:
+        return next(((each, "o") for each in self.batches), None)
+
+    def token(self) -> str:
+        return "t"
+
+
+def test_rows_that_a_format_has_no_place_for_are_not_written_without_it(tmp_path: Path) -> None:
+    """Also if they come with another column than those before."""
+    document = {"name": "a", "stream": "s", "to": {"connector": "files", "path": str(tmp_path), "format": "raw"}}
+    run = SinkRun(described(document), 1, Cluster("http://127.0.0.1:1"), Notes(tmp_path))
+    line, more = pa.RecordBatch.from_pydict({"line": ["one"]}), pa.RecordBatch.from_pydict({"line": ["two"], "price": [1.5]})
+    sink = run.made(run.described.connector.sink)
+    writer = sink.open("a", 1)
+    answers: Any = Answers(line, line, more)
+    with pytest.raises(ConnectorError, match=r"format: stream 's': raw values are of one column, .* has \['line', 'price'\]"):
+        Delivery(run, sink, writer, answers).run()
+    writer.commit("t")
+    assert [path.read_bytes() for path in tmp_path.glob("a-*")] == [b"one\none\n"]
+
+
+class Taken:
+    """A cluster with one publisher, which takes what fits the stream."""
+
+    def __init__(self, declared: Stream) -> None:
+        self.stream, self.rows = declared, list[Any]()
+
+    def publisher(self, *_: Any, **__: Any) -> Taken:
+        return self
+
+    def accepted(self) -> int:
+        return 0
+
+    def send(self, rows: pa.RecordBatch, first: int) -> int:
+        taken = [row for each in record_batches(rows, self.stream) for row in each.to_pylist()]
+        self.rows += taken
+        return len(taken)
+
+    def renew(self, publisher: object) -> bool:
+        return False
+
+    def close(self, **_: Any) -> None:
+        """Nothing is kept."""
+
+
+def test_a_file_that_makes_no_sense_does_not_keep_those_behind_it_from_being_read(tmp_path: Path) -> None:
+    """Nor does a row that does not fit, though Python has no date to show its instant as."""
+    instant = pa.array([2**60], pa.timestamp("us", "UTC"))
+    files = [
+        pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], ["n", "n"]),
+        pa.RecordBatch.from_arrays([instant, pa.array(["x"])], ["t", "n"]),
+        pa.RecordBatch.from_arrays([instant, pa.array([7])], ["t", "n"]).slice(0, 0),
+        pa.RecordBatch.from_pydict({"n": [7]}),
+    ]
+    (tmp_path / "in").mkdir()
+    for at, each in enumerate(files):
+        (tmp_path / "in" / f"{at}").write_bytes(ArrowTables().file_of(each))
+    document = {"name": "a", "stream": "s", "from": {"connector": "files", "path": str(tmp_path / "in"), "format": "arrow"}}
+    cluster: Any = Taken(stream("s", t="timestamp?", n="int64"))
+    run = SourceRun(described(document), 1, cluster, Notes(tmp_path / "notes"))
+    run.start()
+    until(lambda: cluster.rows)
+    run.stop()
+    assert run.join() and cluster.rows == [{"t": None, "n": 7}] and run.figures.failures == 0
+    told = [(each["place"].rpartition("/")[2], each["reason"], each["value"]) for each in run.figures.letters]
+    assert [place for place, _, _ in told] == ["0@1", "1@1"] and run.figures.dead_letters == 2
+    assert told[0][1] == "column 'n' stands there twice" and "1152921504606846976" in told[1][2]
 
 
 class FencedTwice(ConnectorRun):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -22,6 +23,7 @@ class Site:
         self.requests: list[tuple[str, bytes]] = []
         self.asked: list[dict[str, str]] = []
         self.page, self.tag, self.status = b"", "", 200
+        self.repeated, self.sent = 1, 0  # how often the page is sent, and was
         site = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -40,11 +42,14 @@ class Site:
 
             def answer(self, status: int, body: bytes) -> None:
                 self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Content-Length", str(len(body) * site.repeated))
                 if site.tag:
                     self.send_header("ETag", site.tag)
                 self.end_headers()
-                self.wfile.write(body)
+                with suppress(OSError):  # who has asked does not listen any more
+                    for _ in range(site.repeated):
+                        self.wfile.write(body)
+                        site.sent += 1
 
             def log_message(self, *_: object) -> None:
                 """Nothing."""
@@ -152,6 +157,17 @@ def test_a_head_of_csv_is_no_row(site: Site) -> None:
     polled = asking.poll(5, 1.0)
     assert values(polled) == [b"1,2"] and polled.format is not None and polled.format.columns == ("a", "b")  # type: ignore[attr-defined]
     asking.close()
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_an_answer_is_read_no_further_than_it_may_be_long(site: Site, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connectors.shipped.http.ANSWER_BYTES_MAX", 1 << 20)
+    site.page, site.repeated, site.status = b"{}" * (1 << 19), 100, status
+    asking = reader(site)
+    with pytest.raises(ConnectorError, match=f"{site.url}: expected an answer of at most 1,048,576 bytes, got a longer one"):
+        asking.poll(5, 1.0)
+    asking.close()
+    assert site.sent < 50, "what is under way besides"
 
 
 def test_it_asks_no_sooner_than_it_should(site: Site) -> None:

@@ -16,6 +16,7 @@ from connectors.conformance import SinkBench, SinkSuite, SourceBench, SourceSuit
 from connectors.conformance.sink_suite import batch_of
 from connectors.contract import ConnectorError
 from tests.connectors.shipped.test_kafka_broker import KafkaSinkBench, KafkaSourceBench
+from tests.support.waiting import until
 
 NAMES = count()
 
@@ -78,6 +79,19 @@ def test_it_begins_where_it_is_told(mock: MockCluster) -> None:
     polled = reader.poll(5, 10.0)
     assert polled.called is not None and polled.numbers is not None
     assert (polled.values, list(polled.numbers), polled.place, polled.called(0)) == ([b"3"], [2], 3, f"{bench.topic}/0@2")
+    reader.close()
+
+
+def test_a_record_without_a_value_is_not_an_empty_one(mock: MockCluster) -> None:
+    bench = MockSourceBench(mock)  # type: ignore[arg-type]
+    producer = Producer({"bootstrap.servers": mock.servers})
+    for value in (b"1", None, b""):
+        producer.produce(bench.topic, value, b"k", partition=0)
+    producer.flush(10)
+    reader = bench.source().open(f"{bench.topic}-0", None)
+    found = list[object]()
+    until(lambda: found.extend(reader.poll(5, 1.0).values) or len(found) == 3)
+    assert found == [b"1", None, b""]
     reader.close()
 
 

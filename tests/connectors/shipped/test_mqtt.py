@@ -6,12 +6,14 @@ import json
 import shutil
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
 import paho.mqtt.client as mqtt
 import pytest
+from pydantic import ValidationError
 
 from connectors.conformance import SinkBench, SinkSuite, SourceBench, SourceSuite
 from connectors.conformance.sink_suite import batch_of
@@ -27,11 +29,15 @@ TOPICS = count()
 class Mosquitto:
     """A broker; its sessions do not outlive it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, rights: str = "") -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.config = folder / "mosquitto.conf"
         self.config.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\nmax_inflight_messages 0\n")
+        if rights:
+            (folder / "rights").write_text(rights)
+            (folder / "rights").chmod(0o600)
+            self.config.write_text(f"{self.config.read_text()}acl_file {folder}/rights\nuser root\n")  # or it could not read them
         self.start()
 
     def start(self) -> None:
@@ -172,3 +178,57 @@ def test_a_broker_that_goes_is_said(tmp_path: Path) -> None:
     asked.close()
     with pytest.raises(ConnectorError, match=f"127.0.0.1:{own.port}: .*refused"):
         reader(own, "in", "two")
+
+
+class Refusing:
+    """A broker that lets everyone in and takes no subscription, or is silent about it."""
+
+    def __init__(self, answers: bool) -> None:
+        self.listening, self.answers = socket.create_server(("127.0.0.1", 0)), answers
+        self.port = self.listening.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with self.listening, self.listening.accept()[0] as peer, peer.makefile("rb") as said:
+            while kind := said.read(1):
+                (length,) = said.read(1)  # of the short messages that come here
+                body = said.read(length)
+                if kind[0] >> 4 == 1:
+                    peer.sendall(b"\x20\x03\0\0\0")
+                elif kind[0] >> 4 == 8 and self.answers:
+                    peer.sendall(b"\x90\x04" + body[:2] + b"\0\x87")
+
+
+@pytest.mark.parametrize(("answers", "said"), [(True, "Not authorized"), (False, "the broker does not answer")])
+def test_a_subscription_that_is_refused_is_said_and_leaves_no_thread(answers: bool, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("connectors.shipped.mqtt.CONNECT_S", HANG_S if answers else 0.3)
+    before = set(threading.enumerate())
+    broker = Refusing(answers)
+    with pytest.raises(ConnectorError, match=f"127.0.0.1:{broker.port}: topic 'secret/#': {said}"):
+        MqttReader(MqttIn(host="127.0.0.1", port=broker.port, topic="secret/#", client_id="c"))
+    assert not [each for each in set(threading.enumerate()) - before if "paho" in each.name]
+
+
+@pytest.mark.parametrize("topic", ["a/#/b", "a#", "a/b+", "#/a", "++"])
+def test_a_filter_that_is_none_is_refused(topic: str) -> None:
+    with pytest.raises(ValidationError, match="stand for whole levels"):
+        MqttIn(host="x", topic=topic, client_id="c")
+    for good in ("a/+/b", "#", "+/+/#", "$share/g/a/#"):
+        MqttIn(host="x", topic=good, client_id="c")
+
+
+def test_a_message_that_is_refused_is_said(tmp_path: Path) -> None:
+    """It is acknowledged all the same."""
+    own = Mosquitto(tmp_path, "topic write out/open\n")
+    for topic in "out/open", "out/closed":
+        bench = MqttSinkBench.__new__(MqttSinkBench)
+        bench.end = {"connector": "mqtt", "host": "127.0.0.1", "port": own.port, "topic": topic}
+        writer = bench.sink().open("c", 1)
+        writer.write(*batch_of(0))
+        if topic == "out/open":
+            writer.commit("1")
+        else:
+            with pytest.raises(ConnectorError, match="topic 'out/closed': Not authorized"):
+                writer.commit("1")
+        writer.close()
+    own.stop()

@@ -97,6 +97,27 @@ def test_a_row_takes_the_place_of_the_one_with_its_key(server: PostgresServer, a
     assert sorted(admin.execute(f"SELECT number, text FROM {bench.table}")) == [(1, "c"), (2, "d"), (3, None)]
 
 
+@pytest.mark.parametrize(("index", "left"), [("", [(1, "a"), (2, "b"), (3, "c")]), (" NULLS NOT DISTINCT", [(2, "b"), (3, "c")])])
+def test_a_key_with_a_null_is_what_the_index_says(
+    server: PostgresServer, admin: psycopg.Connection, index: str, left: list[object]
+) -> None:
+    """However many come with one commit."""
+    if index and admin.info.server_version < 150_000:
+        pytest.skip("needs PostgreSQL 15")
+    for commits in ([(1, None, "a"), (2, None, "b"), (3, "k", "c")],), ([(1, None, "a"), (3, "k", "x")], [(2, None, "b")], [(3, "k", "c")]):
+        bench = PostgresSinkBench(server, admin, key=["text", "more"])
+        admin.execute(f"ALTER TABLE {bench.table} ADD more text")
+        admin.execute(f"CREATE UNIQUE INDEX ON {bench.table} (text, more){index}")
+        writer = bench.sink().open("c", 1)
+        for token, each in enumerate(commits):
+            numbers, keys, texts = zip(*each, strict=True)
+            columns = {"number": numbers, "text": keys, "more": ["m"] * len(each), "origin": texts}
+            writer.write(pa.RecordBatch.from_pydict(columns), "x")
+            writer.commit(str(token))
+        writer.close()
+        assert sorted(admin.execute(f"SELECT number, origin FROM {bench.table}")) == left
+
+
 def test_a_row_that_has_come_has_its_origin(server: PostgresServer, admin: psycopg.Connection) -> None:
     bench = PostgresSinkBench(server, admin, origin="origin")
     for epoch in (1, 2):

@@ -163,6 +163,27 @@ def test_columns_that_a_stream_has_not_are_refused_as_soon_as_it_is_known(cluste
     cluster.disconnect("keyed")
 
 
+def test_a_format_that_cannot_hold_a_stream_is_refused_as_soon_as_that_is_known(cluster: LocalCluster) -> None:
+    """Else what it has no place for would be left out."""
+
+    def sink(format_: str) -> dict[str, Any]:
+        end = {"connector": "kafka", "servers": "127.0.0.1:1", "topic": "t", "format": format_}
+        return {"name": "told", "stream": "told", "to": end}
+
+    query = Query("told").source(stream("to.tell", card=str, n=int)).map("m", card=col("card"), n=col("n")).output("told")
+    cluster.connect(sink("raw"))
+    with pytest.raises(QueryError, match="connector 'told': format: stream 'told': raw values are of one column"):
+        cluster.explain(query)
+    cluster.connect(sink("csv"))
+    cluster.explain(query)
+    cluster.disconnect("told")
+    cluster.rest.put("/streams/told", {"name": "told", "schema": [{"name": "n", "type": "list<int64>"}]})
+    with pytest.raises(QueryError, match="format: stream 'told': CSV has no lists, and column 'n' is one") as refused:
+        cluster.connect(sink("csv"))
+    assert refused.value.pointer == "/to/format"
+    cluster.rest.delete("/streams/told")
+
+
 def test_kinds_tell_their_options(cluster: LocalCluster) -> None:
     (files,) = (each for each in cluster.rest.get("/connectors:kinds") if each["connector"] == "files")
     assert files["from"]["properties"].keys() == {"path", "store", "pattern", "follow"}
