@@ -169,6 +169,11 @@ class SubscriptionChannel:
     def held_rows(self) -> int:
         return sum(map(rows_of, self.held))
 
+    @property
+    def kept_bytes(self) -> int:
+        """All that it has in memory."""
+        return self.held_bytes
+
     def pump(self) -> None:
         """Sends what the client has credit for."""
         while self.held and not isinstance(first := self.held[0], Run) and self._sent(*first):

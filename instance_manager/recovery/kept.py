@@ -231,6 +231,10 @@ class KeptChannel(SubscriptionChannel):
         return ""
 
     @property
+    def kept_bytes(self) -> int:
+        return self.unconfirmed_bytes + self.held_bytes + self.behind_bytes
+
+    @property
     def is_covered(self) -> bool:
         """Is there nothing that waits for a commit?"""
         return not self.behind
