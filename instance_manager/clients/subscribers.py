@@ -15,6 +15,7 @@ from instance_manager.clients.subscriptions import SubscriptionChannel, Terms
 from instance_manager.hosting import InstanceHost, Outlet, open_subscription
 from instance_manager.recovery.kept import DROPPED, KeptChannel
 
+NOT_RESUMED = "its query does not recover, so no other process goes on with this subscription"
 AGAIN_S = 1.0  # after which a client is told once more where a restored instance is
 
 
@@ -90,6 +91,9 @@ class Subscribers:
             for terms in asked:
                 known = outlet.subscriptions.get(terms.id)
                 if known is not None and known.terms.holder < terms.holder:
+                    if not isinstance(known, KeptChannel):
+                        self._answer(terms.endpoint, id_, {"id": terms.id, "here": True, "refused": NOT_RESUMED})
+                        continue
                     self._take_over(hosted, outlet, known, terms, now)
                     self._tell_place(id_, known)
                 elif known is None and not hosted.instance.done and not terms.holder and terms.id not in outlet.dropped:
@@ -114,7 +118,7 @@ class Subscribers:
         if why := _why_not(outlet, terms, document, following):  # what it waits for is gone, or another process's
             self._answer(terms.endpoint, header.channel, {"id": terms.id, "here": True, "refused": why})
             return
-        if subscription is not None and subscription.terms.holder < terms.holder:
+        if isinstance(subscription, KeptChannel) and subscription.terms.holder < terms.holder:
             self._take_over(hosted, outlet, subscription, terms, now)
         ended = hosted.instance.done and subscription is None
         if subscription is None and not ended:
@@ -133,9 +137,8 @@ class Subscribers:
             subscription.pump()
             hosted.wake()
 
-    def _take_over(self, hosted: InstanceHost, outlet: Outlet, subscription: SubscriptionChannel, terms: Terms, now: float) -> None:
+    def _take_over(self, hosted: InstanceHost, outlet: Outlet, subscription: KeptChannel, terms: Terms, now: float) -> None:
         """Another process goes on with it; the one before it hears so, if it is there yet."""
-        assert isinstance(subscription, KeptChannel)
         word = wire.to_json({"why": "another process has resumed this subscription"})
         self.sockets.send(subscription.terms.endpoint, Header(wire.UNSUBSCRIBE, subscription.id), word)
         self._unfile(subscription)
@@ -254,7 +257,7 @@ def _why_not(outlet: Outlet, terms: Terms, document: Mapping[str, Any], followin
     if terms.holder < subscription.terms.holder:
         return "another process has resumed this subscription"
     if not isinstance(subscription, KeptChannel):
-        return ""
+        return NOT_RESUMED if terms.holder > subscription.terms.holder else ""
     lineage, counted = client_documents.text(document, "lineage", ""), client_documents.read_count(document, "counted", 0)
     return subscription.why_not_from(lineage, following, counted)
 

@@ -10,6 +10,7 @@ from cep.config import node
 from cep.errors import Conflict, NotFound, ProtocolError, QueryError
 from cep.model import streams as stream_documents
 from cep.model.streams import Stream
+from cep.plan.checkpoints import recovers
 from cep.transport.endpoints import Endpoint
 from orchestrator.records import PublisherRecord, SubscriptionRecord
 from orchestrator.state.cluster_model import ClusterModel
@@ -78,13 +79,15 @@ class Catalog:
 
     def subscribe(self, subscription: SubscriptionRecord, resumes: bool = False) -> list[str]:
         """The queries it concerns. Raises Conflict: the stream has too many, or can be the output of no query. NotFound: it `resumes` what
-        there is not. QueryError: its endpoint is none of a client."""
+        there is not. QueryError: its endpoint is none of a client, or its query does not recover, and it is to be `resumable`."""
         _check_is_clients(subscription.endpoint, (manager.endpoint for manager in self.model.managers.values()))
         declared, feeding = self.model.streams.get(subscription.stream), self.model.feeding(subscription.stream)
         if declared is not None and (declared.event_time is not None or declared.files is not None) and not feeding:
             what = "is published by clients" if declared.files is None else "is read from files"
             raise Conflict(f"stream {subscription.stream!r} {what}; subscribe to an output of a query that reads it")
         there = self.model.subscriptions[subscription.stream]
+        if subscription.resumable:
+            self._check_resumable(feeding)
         if subscription.id not in there:
             self.model.quotas.check_subscribers(subscription.stream, len(there) + 1)
         subscription = _held(subscription, there.get(subscription.id), resumes)
@@ -93,6 +96,12 @@ class Catalog:
         self.model.subscriptions.put(subscription.stream, subscription.id, subscription)
         self.desired.put(node("subscriptions", subscription.stream, subscription.id), subscription.to_json())
         return self.model.feeding(subscription.stream)
+
+    def _check_resumable(self, feeding: Iterable[str]) -> None:
+        """Raises QueryError."""
+        for name in feeding:
+            if not (is_over(self.model.queries[name].state) or recovers(self.model.plans[name])):
+                raise QueryError(f"query {name!r} does not recover, so nothing of it is resumed: options(recover=...)", "/resumable")
 
     def unsubscribe(self, stream: str, id_: str, claim: str | None = None) -> list[str]:
         """The queries it concerns. With a `claim`: another process may have it by now."""

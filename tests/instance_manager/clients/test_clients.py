@@ -17,7 +17,8 @@ from cep.transport.wire import Header
 from instance_manager.clients.clients import SILENCE_S
 from instance_manager.clients.peers import Peer
 from instance_manager.clients.publishers import Dropped
-from instance_manager.control.commands import Confirm, FailInstance
+from instance_manager.clients.subscribers import NOT_RESUMED
+from instance_manager.control.commands import AddSubscriptions, Confirm, FailInstance
 from instance_manager.loop import Loop
 from tests.instance_manager.clients.test_redirects import ENTRY, Moving, Publisher, moving, publishers
 from tests.support.waiting import HANG_S, until
@@ -276,6 +277,19 @@ def test_what_the_orchestrator_says_twice_is_one_subscription(moving: Moving) ->
     clients.subscribe_all(hosted, [document])
     (after,) = clients.subscribers.here.values()
     assert after.subscription is before.subscription
+
+
+def test_where_nothing_is_kept_a_second_holder_is_refused_and_the_first_goes_on(moving: Moving) -> None:
+    """However it is heard of: its query does not recover."""
+    channel, outlet = subscribe(moving, "s", 60.0), ChannelId.outlet("q", "answers", 0, 1).id
+    second = {"id": "s", "endpoint": moving.client.endpoint, "stream": "answers", "resumable": True, "holder": 1}
+    moving.heard.clear()
+    moving.old.ask(lambda key: AddSubscriptions(key, [second]))
+    moving.client.send(moving.old.sockets.endpoint, Header(wire.SUBSCRIBE, outlet), wire.to_json(second))
+    moving.settle()
+    said = [found["refused"] for kind, to, found in moving.heard if (kind, to) == (wire.SUBSCRIBED, outlet)]
+    assert said == [NOT_RESUMED] * 2
+    assert moving.old.state == "running" and moving.old.loop.clients.subscribers.here.keys() == {channel}
 
 
 def test_a_subscription_that_has_moved_is_nobodys_here(moving: Moving) -> None:
