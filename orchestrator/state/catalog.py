@@ -12,7 +12,7 @@ from cep.model import streams as stream_documents
 from cep.model.streams import Stream
 from cep.plan.checkpoints import recovers
 from cep.transport.endpoints import Endpoint
-from orchestrator.records import PublisherRecord, SubscriptionRecord
+from orchestrator.records import PublisherRecord, Status, SubscriptionRecord
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.desired_nodes import DesiredNodes
 from orchestrator.state.life_cycle import is_over
@@ -115,6 +115,17 @@ class Catalog:
             self.desired.delete(node("subscriptions", stream))
         return self.model.feeding(stream)
 
+    def forget_lost(self, query: str, status: Status) -> None:
+        """Subscriptions that an instance of the query has no more, for their clients were silent for too long, are ended at all of its
+        instances. One that another process has by now is left alone."""
+        record = self.model.queries.get(query)
+        if record is None or (status.epoch, status.attempt) != (record.epoch, record.attempt):
+            return
+        for stream, id_, endpoint in status.lost:
+            known = self.model.subscriptions[stream].get(id_)
+            if known is not None and known.endpoint == endpoint and query in self.model.feeding(stream):
+                self.unsubscribe(stream, id_)
+
 
 def _check_is_clients(endpoint: str, of_members: Iterable[str]) -> None:
     """Instances write to that endpoint as members of the cluster: what listens there must not be one, which would heed it, nor an address
@@ -137,7 +148,8 @@ def _held(subscription: SubscriptionRecord, known: SubscriptionRecord | None, re
     """With the number of its holder. Raises NotFound: it is to be resumed, and there is none, or none that can be."""
     if resumes and (known is None or not known.resumable):
         raise NotFound(
-            f"stream {subscription.stream!r} has no subscription {subscription.id!r} to resume: it was given up, or its query is over"
+            f"stream {subscription.stream!r} has no subscription {subscription.id!r} to resume: "
+            "it was given up or dropped, or its query is over"
         )
     if known is None:
         return subscription
