@@ -110,6 +110,9 @@ def assignment_of(key: str, document: Any) -> Assignment:
     if (belongs := instance_node(found.query, found.subquery, found.instance)) != key:
         raise ProtocolError(f"this belongs to {belongs!r}")
     checked(found.epoch, "epoch", 0, EPOCH_MAX)
+    for each in found.subscriptions:  # by which they are known; the rest is for `instance_manager.clients.subscriptions.Terms`
+        if not (isinstance(each.get("stream"), str) and isinstance(each.get("id"), str)):
+            raise ProtocolError(f"subscriptions: expected each with the texts 'stream' and 'id', got {each!r:.200}")
     if found.desired not in DESIRED:  # others of the loop's commands are not asked for here
         raise ProtocolError(f"desired: expected one of {', '.join(DESIRED)}, got {found.desired!r:.200}")
     return found
