@@ -18,6 +18,7 @@ from cep.dataflow.sources.published import PublishedSource
 from cep.dataflow.sources.query_source import QuerySource
 from cep.dataflow.sources.source import READ_BYTES, Reading
 from cep.elements import MIN_TIME, MoveBarrier
+from cep.model.limits import SUBSCRIPTIONS_MAX
 from cep.plan.channels import ChannelId
 from cep.plan.checkpoints import folder_of, recovers, tells_at_once
 from cep.plan.needed import grain
@@ -79,13 +80,16 @@ class HostRecovery:
 @dataclass
 class Outlet:
     """An output stream of an instance: its format, and the subscriptions to it. `keeps`: what it puts out, in case it is asked for again;
-    `tells`: clients at once, not when a commit covers it. `is_late`: it is that of late rows, in no order."""
+    `tells`: clients at once, not when a commit covers it. `is_late`: it is that of late rows, in no order. `most`: subscriptions of clients
+    that it may have."""
 
     channel: ChannelId  # to whichever client comes
     format: Format
     keeps: bool = False
     tells: bool = False
     is_late: bool = False
+    most: int = SUBSCRIPTIONS_MAX
+    registered: dict[str, str] = field(default_factory=dict)  # subscriptions that the orchestrator knows, and their clients' endpoints
     subscriptions: dict[str, SubscriptionChannel] = field(default_factory=dict)
     dropped_rows: int = 0
     opened: int = 0  # subscriptions so far
@@ -187,6 +191,7 @@ class InstanceHost:
     polls: bool = False  # its query asks that messages be waited for awake
     depth: int = 0  # its subquery's place in the plan: it reads those of smaller ones only
     wake: Callable[[], None] = field(default=_not_at_home, repr=False)  # it has something to do; set while it is at home
+    lost: tuple[tuple[str, str, str], ...] = ()  # what the orchestrator knows and is here no more: stream, subscription, endpoint
     reported: tuple[object, ...] = ()  # `tellable`, as the orchestrator knows it
     traceback: str = ""
     label: bytes = b""  # of `cep.service.mark`
@@ -211,7 +216,7 @@ class InstanceHost:
     @property
     def tellable(self) -> tuple[object, ...]:
         """What the orchestrator is told as soon as it changes."""
-        state = self.instance.state, self.table_version, self.step
+        state = self.instance.state, self.table_version, self.step, self.lost
         own = self.recovery
         return state if own is None else (*state, own.stored and tuple(own.stored["number"]), own.calls, own.news, own.covered)
 
@@ -338,11 +343,13 @@ class _Maker:
     def subscribe(self, edge: Edge, i: int, wire_format: Format) -> list[Channel]:
         own = self.assignment.epoch, self.assignment.attempt
         channel, is_late = ChannelId.outlet(self.plan.query.name, edge.consumer, i, *own), edge.consumer == self.plan.query.late
-        outlet = Outlet(channel, wire_format, recovers(self.plan), tells_at_once(self.plan), is_late)
+        outlet = Outlet(channel, wire_format, recovers(self.plan), tells_at_once(self.plan), is_late, self.assignment.subscribers_max)
         self.outlets[outlet.channel.id] = outlet
-        documents = self.assignment.subscriptions if self.arriving is None else ()  # they come with what it had
-        terms = [Terms.from_json(d, self.sockets.endpoint) for d in documents if d["stream"] == edge.consumer]
-        opened: list[SubscriptionChannel] = [open_subscription(self.sockets, outlet, t) for t in terms]
+        documents = [document for document in self.assignment.subscriptions if document["stream"] == edge.consumer]
+        terms = [Terms.from_json(document, self.sockets.endpoint) for document in documents]
+        outlet.registered = {each.id: each.endpoint for each in terms}
+        there = terms if self.arriving is None else ()  # they come with what it had
+        opened: list[SubscriptionChannel] = [open_subscription(self.sockets, outlet, each) for each in there]
         for each in opened:
             each.begin_anew(self.assignment.attempt, is_first=True)
         return [*opened]

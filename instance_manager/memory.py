@@ -106,12 +106,12 @@ def is_over(bound: Bound, own: int, neighbours: int) -> bool:
 
 
 def bytes_of(hosted: InstanceHost) -> int:
-    """What an instance keeps: state, what waits for it, and what waits for its readers."""
+    """What an instance keeps: state, what waits for it, and what waits for its readers or a commit."""
     instance = hosted.instance
     state = sum(node.stateful.state_bytes for node in instance.nodes if node.stateful is not None)
     waiting = sum(port.inbox.held() for port in hosted.ports.incoming.values())
     waiting += sum(publisher.inbox.held() for entry in hosted.entries.values() for publisher in entry.source.publishers.values())
-    return state + waiting + sum(each.held_bytes for outlet in hosted.outlets.values() for each in outlet.subscriptions.values())
+    return state + waiting + sum(each.kept_bytes for outlet in hosted.outlets.values() for each in outlet.subscriptions.values())
 
 
 def most_of(instances: Iterable[InstanceHost]) -> str:

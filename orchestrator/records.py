@@ -185,6 +185,7 @@ class Status:
         stored: its last piece of a checkpoint.
         wants: another checkpoint should be taken at once.
         news: there is something that its last piece has not.
+        lost: stream, id and endpoint of subscriptions that its assignment has and it has no more.
     """
 
     epoch: int
@@ -200,6 +201,7 @@ class Status:
     stored: StoredPiece | None = None
     wants: bool = False
     news: bool = True
+    lost: Sequence[tuple[str, str, str]] = ()
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> Status:

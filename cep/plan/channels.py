@@ -27,6 +27,7 @@ class ChannelId:
         lineage: the deployment that it belongs to.
         attempt: how often that deployment has recovered.
         move: the last move of an instance that made it anew; 0: as it was deployed.
+        holder: how many processes have had the subscription at its end before.
     """
 
     query: str
@@ -36,6 +37,7 @@ class ChannelId:
     lineage: int = 0
     attempt: int = 0
     move: int = 0
+    holder: int = 0
 
     @staticmethod
     def outlet(query: str, stream: str, producer: int, lineage: int, attempt: int = 0) -> ChannelId:
@@ -57,14 +59,14 @@ class ChannelId:
         return replace(self, move=move)
 
     def to(self, subscription: str, holder: int = 0) -> ChannelId:
-        """The channel from this outlet to a subscription; `holder`: how many processes have had it before, so that what one of them says is
-        never taken for what the next one does."""
-        return replace(self, receiver=f"{subscription}+{holder}" if holder else subscription)
+        """The channel from this outlet to a subscription. Each `holder` has another one, so that what one process says is never taken for
+        what the next one does."""
+        return replace(self, receiver=subscription, holder=holder)
 
     def __str__(self) -> str:
         """For a person; of one deployment, no two are alike."""
-        moved = f"#{self.move}" if self.move else ""
-        return f"{unmarked(self.query)}/{self.edge}/{_text(self.sender)}>{_text(self.receiver)}{moved}"
+        held, moved = f"+{self.holder}" if self.holder else "", f"#{self.move}" if self.move else ""
+        return f"{unmarked(self.query)}/{self.edge}/{_text(self.sender)}>{_text(self.receiver)}{held}{moved}"
 
     @property
     def canonical(self) -> str:

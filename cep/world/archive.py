@@ -46,9 +46,11 @@ class Archive:
                 file.close()
             self.store.rename(path + _TEMPORARY, path)
             self.store.sync_folder(self.folder)
-        except OSError as error:
+        except BaseException as error:  # of what makes the parts, too
             with suppress(OSError):
                 self.store.remove(path + _TEMPORARY)
+            if not isinstance(error, OSError):
+                raise
             raise ClusterError(f"file {path!r} cannot be written: {error.strerror}") from error
         return WrittenFile(crc, size)
 

@@ -15,6 +15,8 @@ from instance_manager.clients.subscriptions import SubscriptionChannel, Terms
 from instance_manager.hosting import InstanceHost, Outlet, open_subscription
 from instance_manager.recovery.kept import DROPPED, KeptChannel
 
+NOT_RESUMED = "its query does not recover, so no other process goes on with this subscription"
+LOST_TOLD_MAX = 100  # at a time
 AGAIN_S = 1.0  # after which a client is told once more where a restored instance is
 
 
@@ -35,6 +37,7 @@ class Subscribers:
         self.outlets: dict[int, tuple[InstanceHost, Outlet]] = {}
         self.here: dict[int, Subscribed] = {}  # by channel
         self._full: dict[int, int] = {}  # of those that wait for their clients to acknowledge: from which number, which has been told
+        self._lost: dict[tuple[int, str], float] = {}  # outlet and subscription, of those that only the orchestrator has: since when
         self._asked: dict[int, tuple[float, float]] = {}  # of those that have not said where they go on: since when, and when last asked
 
     def add(self, hosted: InstanceHost, now: float) -> None:
@@ -88,8 +91,12 @@ class Subscribers:
         for id_, outlet in hosted.outlets.items():
             asked = [Terms.from_json(document, self.sockets.endpoint) for document in documents if document["stream"] == outlet.stream]
             for terms in asked:
+                outlet.registered[terms.id] = terms.endpoint
                 known = outlet.subscriptions.get(terms.id)
                 if known is not None and known.terms.holder < terms.holder:
+                    if not isinstance(known, KeptChannel):
+                        self._answer(terms.endpoint, id_, {"id": terms.id, "here": True, "refused": NOT_RESUMED})
+                        continue
                     self._take_over(hosted, outlet, known, terms, now)
                     self._tell_place(id_, known)
                 elif known is None and not hosted.instance.done and not terms.holder and terms.id not in outlet.dropped:
@@ -97,6 +104,8 @@ class Subscribers:
 
     def drop(self, hosted: InstanceHost, ids: Collection[str]) -> None:
         """The orchestrator knows these no more."""
+        for outlet in hosted.outlets.values():
+            outlet.registered = {id_: endpoint for id_, endpoint in outlet.registered.items() if id_ not in ids}
         there = [each for outlet in hosted.outlets.values() for id_, each in outlet.subscriptions.items() if id_ in ids]
         for subscription in there:
             self.unsubscribe(subscription.id)
@@ -114,7 +123,7 @@ class Subscribers:
         if why := _why_not(outlet, terms, document, following):  # what it waits for is gone, or another process's
             self._answer(terms.endpoint, header.channel, {"id": terms.id, "here": True, "refused": why})
             return
-        if subscription is not None and subscription.terms.holder < terms.holder:
+        if isinstance(subscription, KeptChannel) and subscription.terms.holder < terms.holder:
             self._take_over(hosted, outlet, subscription, terms, now)
         ended = hosted.instance.done and subscription is None
         if subscription is None and not ended:
@@ -133,9 +142,8 @@ class Subscribers:
             subscription.pump()
             hosted.wake()
 
-    def _take_over(self, hosted: InstanceHost, outlet: Outlet, subscription: SubscriptionChannel, terms: Terms, now: float) -> None:
+    def _take_over(self, hosted: InstanceHost, outlet: Outlet, subscription: KeptChannel, terms: Terms, now: float) -> None:
         """Another process goes on with it; the one before it hears so, if it is there yet."""
-        assert isinstance(subscription, KeptChannel)
         word = wire.to_json({"why": "another process has resumed this subscription"})
         self.sockets.send(subscription.terms.endpoint, Header(wire.UNSUBSCRIBE, subscription.id), word)
         self._unfile(subscription)
@@ -199,6 +207,22 @@ class Subscribers:
                 self._asked[id_] = since, now
                 self._tell_place(silent[id_].outlet.channel.id, silent[id_].subscription)
         self._tell_full()
+        self._tell_lost(now)
+
+    def _tell_lost(self, now: float) -> None:
+        """What the orchestrator knows is told to be here no more, unless it hears so soon, as of one that was closed: it would know it, and
+        count it, as long as its query."""
+        running = [(id_, hosted, outlet) for id_, (hosted, outlet) in self.outlets.items() if hosted.instance.state == "running"]
+        lost = [(id_, each) for id_, _, outlet in running for each in outlet.registered.keys() - outlet.subscriptions.keys()]
+        self._lost = {each: self._lost.get(each, now) for each in lost}
+        told: dict[str, list[tuple[str, str, str]]] = {hosted.key: [] for _, hosted, _ in running}
+        for id_, each in sorted(each for each, since in self._lost.items() if now - since > AGAIN_S):
+            hosted, outlet = self.outlets[id_]
+            told[hosted.key].append((outlet.stream, each, outlet.registered[each]))
+        for _, hosted, _ in running:
+            if hosted.lost != (found := tuple(told[hosted.key][:LOST_TOLD_MAX])):
+                hosted.lost = found
+                hosted.wake()
 
     def _tell_full(self) -> None:
         """A client that has to acknowledge before it gets more hears so, once for each time."""
@@ -250,13 +274,21 @@ def _why_not(outlet: Outlet, terms: Terms, document: Mapping[str, Any], followin
     """Why a client cannot have that subscription from that number on; empty: it can."""
     subscription = outlet.subscriptions.get(terms.id)
     if subscription is None:
-        return DROPPED if following or terms.holder or terms.id in outlet.dropped else ""
+        return DROPPED if following or terms.holder or terms.id in outlet.dropped else _too_many(outlet, terms)
     if terms.holder < subscription.terms.holder:
         return "another process has resumed this subscription"
     if not isinstance(subscription, KeptChannel):
-        return ""
+        return NOT_RESUMED if terms.holder > subscription.terms.holder else ""
     lineage, counted = client_documents.text(document, "lineage", ""), client_documents.read_count(document, "counted", 0)
     return subscription.why_not_from(lineage, following, counted)
+
+
+def _too_many(outlet: Outlet, terms: Terms) -> str:
+    """Of a query that recovers the orchestrator has been asked; of others it knows only those that came before their query."""
+    there = sum(not each.terms.reader for each in outlet.subscriptions.values())
+    if outlet.keeps or terms.reader or there < outlet.most:
+        return ""
+    return f"expected at most {outlet.most:,} subscriptions (subscribers_max); end one first; this would be number {there + 1:,}"
 
 
 def _sent_until(hosted: InstanceHost, outlet: Outlet) -> int:

@@ -137,8 +137,11 @@ class SubscriptionChannel:
         """Its client reads no more; perhaps it comes back, or another in its place."""
 
     def has_room(self, size: int) -> bool:
-        fits = not self.held or self.held_bytes + size <= self.terms.budget_bytes
-        return fits or self.terms.on_slow == "drop"
+        return self.terms.on_slow == "drop" or self.fits(size)
+
+    def fits(self, size: int) -> bool:
+        """Is that within its budget? What is not is dropped, where it does not wait."""
+        return not self.held or self.held_bytes + size <= self.terms.budget_bytes
 
     def send(self, element: Element, size: int, watermark: int, since: int) -> None:
         if isinstance(element, Batch):
@@ -147,7 +150,7 @@ class SubscriptionChannel:
             return  # a client reads rows, and waits for no watermark
         else:
             rows = created = 0
-        if rows and self.held and self.held_bytes + size > self.terms.budget_bytes:
+        if rows and not self.fits(size):
             self.dropped += rows
             return
         body = wire.body_of(element, self.format)
@@ -165,6 +168,11 @@ class SubscriptionChannel:
     @property
     def held_rows(self) -> int:
         return sum(map(rows_of, self.held))
+
+    @property
+    def kept_bytes(self) -> int:
+        """All that it has in memory."""
+        return self.held_bytes
 
     def pump(self) -> None:
         """Sends what the client has credit for."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from cep.config import instance_node
 from cep.elements import MoveBarrier, TableBarrier
 from cep.errors import ProtocolError
-from cep.model.limits import EPOCH_MAX, checked
+from cep.model.limits import EPOCH_MAX, SUBSCRIPTIONS_MAX, checked
 from cep.model.shapes import read_shape
 from cep.model.sinks import name_of
 from cep.plan import physical
@@ -67,7 +67,7 @@ class Followed:
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """What an instance manager is to do for an instance. `process` is the one of that id that it is for: pid, and when it was started.
-    `relieves`: what is there of the attempt before works on until this one is built."""
+    `relieves`: what is there of the attempt before works on until this one is built. `subscribers_max`: subscriptions of each stream."""
 
     query: str
     subquery: str
@@ -86,6 +86,7 @@ class Assignment:
     attempt: int = 0
     restore: Restore | None = None
     relieves: bool = False
+    subscribers_max: int = SUBSCRIPTIONS_MAX
 
     def arrives_at(self, im: str) -> bool:
         """Does a move bring the instance to `im`, from where it runs?"""
@@ -109,6 +110,9 @@ def assignment_of(key: str, document: Any) -> Assignment:
     if (belongs := instance_node(found.query, found.subquery, found.instance)) != key:
         raise ProtocolError(f"this belongs to {belongs!r}")
     checked(found.epoch, "epoch", 0, EPOCH_MAX)
+    for each in found.subscriptions:  # by which they are known; the rest is for `instance_manager.clients.subscriptions.Terms`
+        if not (isinstance(each.get("stream"), str) and isinstance(each.get("id"), str)):
+            raise ProtocolError(f"subscriptions: expected each with the texts 'stream' and 'id', got {each!r:.200}")
     if found.desired not in DESIRED:  # others of the loop's commands are not asked for here
         raise ProtocolError(f"desired: expected one of {', '.join(DESIRED)}, got {found.desired!r:.200}")
     return found

@@ -95,7 +95,7 @@ class Obligations:
         try:
             for command in _commands(key, was, now, tables):
                 commands.append(command)
-        except CepError as error:
+        except Exception as error:  # others are to be obeyed behind it
             self.refuse(key, error)
         return commands
 
@@ -113,7 +113,8 @@ def _commands(key: str, was: Assignment, now: Assignment, tables: TablesByHead |
         yield TakeMoveStep(key, now.move)
     if now.tables != was.tables:
         yield RerouteBuckets(key, {head: _table(head, now, tables) for head in now.tables})
-    if added := [each for each in now.subscriptions if each not in was.subscriptions]:
+    known = {(each["stream"], each["id"]): each for each in was.subscriptions}
+    if added := [each for each in now.subscriptions if each != known.get((each["stream"], each["id"]))]:
         yield AddSubscriptions(key, added)
     if gone := _ids(was.subscriptions) - _ids(now.subscriptions):
         yield DropSubscriptions(key, gone)
@@ -121,7 +122,7 @@ def _commands(key: str, was: Assignment, now: Assignment, tables: TablesByHead |
 
 
 def _ids(subscriptions: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    return frozenset(str(each["id"]) for each in subscriptions)
+    return frozenset(each["id"] for each in subscriptions)
 
 
 def _table(head: str, now: Assignment, tables: TablesByHead | CepError) -> TableBarrier:

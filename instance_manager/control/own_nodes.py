@@ -95,6 +95,8 @@ def status_of(hosted: InstanceHost) -> dict[str, Any]:
     rows = {output.name: output.rows for output in instance.outputs}
     status = {"epoch": hosted.epoch, "state": instance.state, "cause": cut(instance.cause), "rows": rows}
     status |= {"table": hosted.table_version, "step": hosted.step}
+    if hosted.lost:
+        status["lost"] = hosted.lost
     if hosted.recovery is not None:
         status |= {"attempt": hosted.attempt, "stored": hosted.recovery.stored, "wants": hosted.recovery.wants}
         status["news"] = hosted.recovery.news

@@ -191,7 +191,7 @@ class FastPath:
                 if channel.is_open and not channel.held and not channel.behind:
                     return Exit(target, channel, channel.terms.endpoint, channel.client, self._head(channel), channel)
             case KeptChannel() as channel:
-                if not channel.terms.reader and channel.has_room(KEPT_BYTES):
+                if not channel.terms.reader and channel.has_room(KEPT_BYTES) and not channel.drops(KEPT_BYTES):
                     return Exit(target, channel, "", _bounded(KEPT_BYTES), self._head(channel), channel)
             case SubscriptionChannel() as channel if not channel.held and not channel.terms.reader:
                 return Exit(target, channel, channel.terms.endpoint, channel.client, self._head(channel))

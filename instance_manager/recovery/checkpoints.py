@@ -7,6 +7,7 @@ come; and that an instance wants no checkpoint any more is told with what it tel
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,8 @@ from instance_manager.hosting import HostRecovery, InstanceHost
 from instance_manager.recovery.increments import needs_document
 from instance_manager.recovery.kept import KeptChannel
 from instance_manager.recovery.pieces import TakenPart, TakenState, bytes_of, kept_of, sinks_of, states_made, taken_of
+
+LOG = logging.getLogger(__name__)
 
 #: So much may wait for a commit at a subscription before it asks for one, whatever the interval.
 EARLY_BYTES = 8 << 20
@@ -174,6 +177,9 @@ class Checkpoints:
             document |= archive.write(document["piece"], bytes_of(states_made(taken)))._asdict()
         except ClusterError as error:
             document["error"] = str(error)
+        except Exception as error:  # whatever it is: a checkpoint of which nobody says that it failed is waited for, and nothing comes out
+            document["error"] = f"piece {document['piece']!r} cannot be made: {type(error).__name__}: {error}"
+            LOG.exception("instance %r: piece %r cannot be made", key, document["piece"])
         document["wrote_us"] = (self.cpu_ns() - began) // 1000
         self.stored(PieceStored(key, document["number"][0], document))
 

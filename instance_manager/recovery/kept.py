@@ -41,7 +41,7 @@ class Restored(NamedTuple):
 
 
 class KeptChannel(SubscriptionChannel):
-    """What is kept for a commit never blocks its instance; only what is covered and finds no credit does."""
+    """What is kept for a commit never blocks its instance, nor makes it drop rows; only what is covered and finds no credit does."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -68,9 +68,16 @@ class KeptChannel(SubscriptionChannel):
         if isinstance(element, Stop):
             self.end(element)
             return
+        if isinstance(element, Batch) and self.drops(size):
+            self.dropped += len(element.time)
+            return
         message = self._message(element, watermark, since)
         self.behind.append(message)
         self.behind_bytes += len(message[1] or b"")
+
+    def drops(self, size: int) -> bool:
+        """Would it drop a batch of that size? Where its client is slow, what waits for a commit counts, too: it is held soon."""
+        return self.terms.on_slow == "drop" and not self.fits(self.behind_bytes + size)
 
     def pass_on(self, run: Run) -> None:
         """It was made by the fast path, whose numbers and rows are noted when it is left."""
@@ -222,6 +229,10 @@ class KeptChannel(SubscriptionChannel):
                 f"what was sent before element {first} is not kept any more, for it was acknowledged, and element {following} is asked for"
             )
         return ""
+
+    @property
+    def kept_bytes(self) -> int:
+        return self.unconfirmed_bytes + self.held_bytes + self.behind_bytes
 
     @property
     def is_covered(self) -> bool:

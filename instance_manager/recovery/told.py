@@ -50,7 +50,7 @@ class ToldChannel(KeptChannel):
 
     def send(self, element: Element, size: int, watermark: int, since: int) -> None:
         if isinstance(element, Batch):
-            if self.terms.on_slow == "drop" and self.held and self.held_bytes + size > self.terms.budget_bytes:
+            if self.drops(size):
                 self.dropped += len(element.time)
                 return
             self.told_bytes += size

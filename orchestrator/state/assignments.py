@@ -41,6 +41,8 @@ def _assignment(model: ClusterModel, record: QueryRecord, instance: Instance) ->
     leads_to = {edge.target for edge in edges}
     if tables := {head: each.version for head, each in model.tables.get(record.name, {}).items() if head in leads_to}:
         own["tables"] = tables
+    if model.quotas.subscribers_max is not None:
+        own["subscribers_max"] = model.quotas.subscribers
     if record.attempt:
         restore = record.restore
         own |= {"attempt": record.attempt, "restore": restore and {"manifest": restore.manifest, "crc": restore.crc}}

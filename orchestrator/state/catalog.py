@@ -10,8 +10,9 @@ from cep.config import node
 from cep.errors import Conflict, NotFound, ProtocolError, QueryError
 from cep.model import streams as stream_documents
 from cep.model.streams import Stream
+from cep.plan.checkpoints import recovers
 from cep.transport.endpoints import Endpoint
-from orchestrator.records import PublisherRecord, SubscriptionRecord
+from orchestrator.records import PublisherRecord, Status, SubscriptionRecord
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.desired_nodes import DesiredNodes
 from orchestrator.state.life_cycle import is_over
@@ -78,13 +79,15 @@ class Catalog:
 
     def subscribe(self, subscription: SubscriptionRecord, resumes: bool = False) -> list[str]:
         """The queries it concerns. Raises Conflict: the stream has too many, or can be the output of no query. NotFound: it `resumes` what
-        there is not. QueryError: its endpoint is none of a client."""
+        there is not. QueryError: its endpoint is none of a client, or its query does not recover, and it is to be `resumable`."""
         _check_is_clients(subscription.endpoint, (manager.endpoint for manager in self.model.managers.values()))
         declared, feeding = self.model.streams.get(subscription.stream), self.model.feeding(subscription.stream)
         if declared is not None and (declared.event_time is not None or declared.files is not None) and not feeding:
             what = "is published by clients" if declared.files is None else "is read from files"
             raise Conflict(f"stream {subscription.stream!r} {what}; subscribe to an output of a query that reads it")
         there = self.model.subscriptions[subscription.stream]
+        if subscription.resumable:
+            self._check_resumable(feeding)
         if subscription.id not in there:
             self.model.quotas.check_subscribers(subscription.stream, len(there) + 1)
         subscription = _held(subscription, there.get(subscription.id), resumes)
@@ -93,6 +96,12 @@ class Catalog:
         self.model.subscriptions.put(subscription.stream, subscription.id, subscription)
         self.desired.put(node("subscriptions", subscription.stream, subscription.id), subscription.to_json())
         return self.model.feeding(subscription.stream)
+
+    def _check_resumable(self, feeding: Iterable[str]) -> None:
+        """Raises QueryError."""
+        for name in feeding:
+            if not (is_over(self.model.queries[name].state) or recovers(self.model.plans[name])):
+                raise QueryError(f"query {name!r} does not recover, so nothing of it is resumed: options(recover=...)", "/resumable")
 
     def unsubscribe(self, stream: str, id_: str, claim: str | None = None) -> list[str]:
         """The queries it concerns. With a `claim`: another process may have it by now."""
@@ -105,6 +114,17 @@ class Catalog:
         if stream not in self.model.subscriptions:
             self.desired.delete(node("subscriptions", stream))
         return self.model.feeding(stream)
+
+    def forget_lost(self, query: str, status: Status) -> None:
+        """Subscriptions that an instance of the query has no more, for their clients were silent for too long, are ended at all of its
+        instances. One that another process has by now is left alone."""
+        record = self.model.queries.get(query)
+        if record is None or (status.epoch, status.attempt) != (record.epoch, record.attempt):
+            return
+        for stream, id_, endpoint in status.lost:
+            known = self.model.subscriptions[stream].get(id_)
+            if known is not None and known.endpoint == endpoint and query in self.model.feeding(stream):
+                self.unsubscribe(stream, id_)
 
 
 def _check_is_clients(endpoint: str, of_members: Iterable[str]) -> None:
@@ -128,7 +148,8 @@ def _held(subscription: SubscriptionRecord, known: SubscriptionRecord | None, re
     """With the number of its holder. Raises NotFound: it is to be resumed, and there is none, or none that can be."""
     if resumes and (known is None or not known.resumable):
         raise NotFound(
-            f"stream {subscription.stream!r} has no subscription {subscription.id!r} to resume: it was given up, or its query is over"
+            f"stream {subscription.stream!r} has no subscription {subscription.id!r} to resume: "
+            "it was given up or dropped, or its query is over"
         )
     if known is None:
         return subscription

@@ -303,6 +303,7 @@ class ClusterState(ClusterModel):
                 self.statuses.pop((im, name), None)
             else:
                 self.statuses[im, name] = status
+                self._catalog.forget_lost(query_of_node(name), status)
         return sorted({query_of_node(name) for name in statuses} & self.queries.keys())
 
     # --- taking over

@@ -30,6 +30,11 @@ class Quotas:
     def of(config: ClusterConfig) -> Quotas:
         return Quotas(config.queries_max, config.queries_of_client_max, config.publishers_max, config.subscribers_max)
 
+    @property
+    def subscribers(self) -> int:
+        """Subscriptions that one stream may have."""
+        return SUBSCRIPTIONS_MAX if self.subscribers_max is None else min(self.subscribers_max, SUBSCRIPTIONS_MAX)
+
     def check_query(self, name: str, owner: str, owners: Iterable[str]) -> None:
         """One more query, of `owner`; `owners`: of those that are not over. Raises Conflict."""
         live = list(owners)
@@ -43,8 +48,7 @@ class Quotas:
 
     def check_subscribers(self, stream: str, there: int) -> None:
         """Likewise of subscriptions. Raises Conflict."""
-        most = SUBSCRIPTIONS_MAX if self.subscribers_max is None else min(self.subscribers_max, SUBSCRIPTIONS_MAX)
-        _check(f"stream {stream!r}", there, most, "subscriptions (subscribers_max); end one first")
+        _check(f"stream {stream!r}", there, self.subscribers, "subscriptions (subscribers_max); end one first")
 
 
 def _check(which: str, there: int, most: int | None, what: str) -> None:

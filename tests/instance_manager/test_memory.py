@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cep.elements import MIN_TIME, Stop
+from cep.elements import MIN_TIME, CheckpointBarrier, Stop
 from cep.errors import CepError
 from cep.transport import wire
 from cep.transport.wire import Header
@@ -23,6 +23,7 @@ from driver import LocalCluster
 from instance_manager.hosting import InstanceHost
 from instance_manager.memory import LOOK_NS, REST_NS, MemoryGuard, bytes_of, is_over
 from tests.cep.dataflow.test_instance import Pass
+from tests.instance_manager.recovery import test_kept
 from tests.instance_manager.test_broken_messages import Station
 from tests.instance_manager.test_ready import Line, at_home
 from tests.support.paths import ROOT
@@ -174,7 +175,21 @@ def test_what_an_instance_keeps(tmp_path: Path) -> None:
     port.inbox.received += 20
     subscription.held_bytes += 3
     assert (bytes_of(first), bytes_of(last)) == (before[0] + 1000, before[1] + 23)
+    kept, _ = test_kept.made()
+    size = test_kept.put(kept, 1)
+    last.outlets[outlet].subscriptions["kept"] = kept
+    assert bytes_of(last) == before[1] + 23 + size, "it waits for a commit"
+    del last.outlets[outlet].subscriptions["kept"]
     station.close()
+
+
+def test_what_waits_for_a_commit_or_may_be_asked_for_again_counts() -> None:
+    kept, _ = test_kept.made(resumable=True, budget_bytes=1)
+    sizes = [test_kept.put(kept, number) for number in range(3)]
+    assert kept.kept_bytes == kept.behind_bytes == sum(sizes)
+    kept.send(CheckpointBarrier(5), 0, 0, 0)
+    kept.cover(5)
+    assert (kept.unconfirmed_bytes, kept.held_bytes, kept.kept_bytes) == (sizes[0], sum(sizes[1:]), sum(sizes))
 
 
 def test_what_a_process_may_have(bench: Bench) -> None:

@@ -167,8 +167,8 @@ HOST_BUGS = (
     Bug(
         "what waits for readers does not count",
         "instance_manager/memory.py",
-        "return state + waiting + sum(each.held_bytes",
-        "return state + waiting + 0 * sum(each.held_bytes",
+        "return state + waiting + sum(each.kept_bytes",
+        "return state + waiting + 0 * sum(each.kept_bytes",
         (_MEMORY,),
     ),
     Bug(

@@ -2024,8 +2024,8 @@ OUTSIDE_BUGS = (
     Bug(
         "two processes that have one subscription share its channels",
         "cep/plan/channels.py",
-        'f"{subscription}+{holder}" if holder else subscription',
-        "subscription",
+        "receiver=subscription, holder=holder)",
+        "receiver=subscription)",
         (_KEPT_TEST,),
     ),
     Bug(

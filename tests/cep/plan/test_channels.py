@@ -13,7 +13,7 @@ NUMBERS = st.integers(0, 2**31)
 NAMES = st.text("ab/>~#@.0", min_size=1, max_size=4)
 #: An instance's index, or what a client may call itself: also what looks like an index, or like the rest of a name.
 ENDS = NUMBERS | st.sampled_from([ANY, "0", "1", "0>1", "'0'", "a/0>1@7.0", "p\\'"]) | st.text("01>'\"@", max_size=4)
-CHANNELS = st.builds(ChannelId, NAMES, st.sampled_from(["a>b", "b>a", "SQ2"]), ENDS, ENDS, NUMBERS, NUMBERS, NUMBERS)
+CHANNELS = st.builds(ChannelId, NAMES, st.sampled_from(["a>b", "b>a", "SQ2"]), ENDS, ENDS, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
 
 
 @given(CHANNELS, CHANNELS)
@@ -40,6 +40,7 @@ def test_a_client_names_an_instance_of_one_deployment() -> None:
     outlet, entry = ChannelId.outlet("q", "s", 0, 7), ChannelId.entry("q", "s", 0, 7)
     assert (outlet.canonical, entry.canonical) == ("q/s/0>@7.0", "q/s/>0@7.0")
     assert outlet.to("mine") == ChannelId("q", "s", 0, "mine", 7) and str(outlet.to("mine")) == "q/s/0>'mine'"
+    assert str(outlet.to("mine", 2)) == "q/s/0>'mine'+2" and outlet.to("mine", 2).id not in (outlet.to("mine+2").id, outlet.to("mine").id)
     ids = [each.id for lineage in (7, 8) for each in (ChannelId.outlet("q", "s", 0, lineage), ChannelId.entry("q", "s", 0, lineage))]
     channels = [publisher_channel(id_, name) for id_ in ids for name in ("a", "b")]
     assert len({*ids, *channels}) == len(ids) + len(channels)

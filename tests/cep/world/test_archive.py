@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,13 @@ def test_a_full_disk_leaves_nothing_behind() -> None:
     with pytest.raises(ClusterError, match="piece' cannot be written: No space left"):
         archive.write("piece", [b"01234567", b"89012"])
     assert archive.store.names("/c") == []
+
+
+def test_parts_that_cannot_be_made_leave_nothing_behind(archive: Archive) -> None:
+    def parts() -> Iterator[bytes]:
+        yield DATA
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        archive.write("piece", parts())
+    assert list(archive.store.names(archive.folder)) == []

@@ -17,7 +17,10 @@ from cep.transport.wire import Header
 from instance_manager.clients.clients import SILENCE_S
 from instance_manager.clients.peers import Peer
 from instance_manager.clients.publishers import Dropped
-from instance_manager.control.commands import Confirm, FailInstance
+from instance_manager.clients.subscribers import NOT_RESUMED
+from instance_manager.control.assignment_checks import Assignment
+from instance_manager.control.commands import AddSubscriptions, Confirm, FailInstance
+from instance_manager.control.own_nodes import status_of
 from instance_manager.loop import Loop
 from tests.instance_manager.clients.test_redirects import ENTRY, Moving, Publisher, moving, publishers
 from tests.support.waiting import HANG_S, until
@@ -276,6 +279,74 @@ def test_what_the_orchestrator_says_twice_is_one_subscription(moving: Moving) ->
     clients.subscribe_all(hosted, [document])
     (after,) = clients.subscribers.here.values()
     assert after.subscription is before.subscription
+
+
+def test_one_that_the_orchestrator_knows_and_that_is_dropped_is_told_until_it_knows_it_no_more(moving: Moving) -> None:
+    hosted, clients = moving.old.hosted, moving.old.loop.clients
+    documents = [{"id": name, "endpoint": moving.client.endpoint, "stream": "answers", "keep_s": 2.0} for name in ("dropped", "closed")]
+    moving.settle()
+    clients.subscribe_all(hosted, documents)
+    subscribe(moving, "unknown", 2.0)
+    (closed,) = (id_ for id_, each in clients.subscribers.here.items() if each.subscription.terms.id == "closed")
+    clients.handle(Header(wire.UNSUBSCRIBE, closed), None)
+    now = clients.peers.ticked
+    clients.subscribers.tick(now)
+    clients.subscribers.drop(hosted, ["closed"])  # its client has told the orchestrator, too
+    peer_of(moving).heard = now - 5.0
+    tick(moving)
+    assert not clients.subscribers.here and not hosted.lost, "it hears so soon, perhaps"
+    clients.subscribers.tick(now + 60.0)
+    moving.settle()
+    assert status_of(hosted)["lost"] == (("answers", "dropped", moving.client.endpoint),) and hosted.reported == hosted.tellable
+    clients.subscribers.drop(hosted, ["dropped"])
+    clients.subscribers.tick(now + 61.0)
+    assert "lost" not in status_of(hosted)
+
+
+def test_what_is_on_its_way_here_is_not_lost(moving: Moving) -> None:
+    moving.settle()
+    moving.old.loop.clients.subscribe_all(moving.old.hosted, [{"id": "s", "endpoint": moving.client.endpoint, "stream": "answers"}])
+    moving.build()
+    (outlet,) = moving.new.hosted.outlets.values()
+    outlet.registered["s"] = moving.client.endpoint
+    for later in (0.0, 60.0):
+        moving.new.loop.clients.subscribers.tick(moving.new.loop.clients.peers.ticked + later)
+    assert moving.new.state == "arriving" and not moving.new.hosted.lost
+    moving.redirect()
+    for later in (0.0, 60.0):
+        moving.new.loop.clients.subscribers.tick(moving.new.loop.clients.peers.ticked + later)
+    assert moving.new.state == "running" and outlet.subscriptions.keys() == {"s"} and not moving.new.hosted.lost
+
+
+def test_one_more_than_a_stream_may_have_is_refused(moving: Moving) -> None:
+    """Of a query that runs, and does not recover, the orchestrator is not asked."""
+    assignment = Assignment("q", "SQ1", 0, 1, (0, 0), "ready", subscribers_max=1)
+    moving.settle()
+    (outlet,), (made,) = (
+        hosted.outlets.values() for hosted in (moving.old.hosted, moving.new.preparation.prepare(moving.plan, assignment, 1, {}))
+    )
+    outlet.most = made.most
+    channel = subscribe(moving, "first", 60.0)
+    moving.heard.clear()
+    assert subscribe(moving, "first", 60.0) == channel, "it has it already"
+    document = {"id": "second", "endpoint": moving.client.endpoint}
+    moving.client.send(moving.old.sockets.endpoint, Header(wire.SUBSCRIBE, outlet.channel.id), wire.to_json(document))
+    moving.settle()
+    refused = "expected at most 1 subscriptions (subscribers_max); end one first; this would be number 2"
+    assert moving.heard[-1][2]["refused"] == refused and outlet.subscriptions.keys() == {"first"}
+
+
+def test_where_nothing_is_kept_a_second_holder_is_refused_and_the_first_goes_on(moving: Moving) -> None:
+    """However it is heard of: its query does not recover."""
+    channel, outlet = subscribe(moving, "s", 60.0), ChannelId.outlet("q", "answers", 0, 1).id
+    second = {"id": "s", "endpoint": moving.client.endpoint, "stream": "answers", "resumable": True, "holder": 1}
+    moving.heard.clear()
+    moving.old.ask(lambda key: AddSubscriptions(key, [second]))
+    moving.client.send(moving.old.sockets.endpoint, Header(wire.SUBSCRIBE, outlet), wire.to_json(second))
+    moving.settle()
+    said = [found["refused"] for kind, to, found in moving.heard if (kind, to) == (wire.SUBSCRIBED, outlet)]
+    assert said == [NOT_RESUMED] * 2
+    assert moving.old.state == "running" and moving.old.loop.clients.subscribers.here.keys() == {channel}
 
 
 def test_a_subscription_that_has_moved_is_nobodys_here(moving: Moving) -> None:

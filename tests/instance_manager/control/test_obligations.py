@@ -144,6 +144,7 @@ def test_what_is_obeyed_already_is_not_obeyed_again() -> None:
         (document(now(), desired="remove"), "desired: expected one of"),
         (document(now(instance=1)), "this belongs to 'q~SQ1~1'"),
         (document(now(), process="7"), "process"),
+        (document(now(), subscriptions=[A, {"stream": "out"}]), "expected each with the texts 'stream' and 'id', got {'stream': 'out'}"),
         (ProtocolError("the node cannot be read: NoAuthError"), "NoAuthError"),
     ],
 )
@@ -152,6 +153,28 @@ def test_what_makes_no_sense_is_refused_and_what_runs_goes_on(wrong: Any, why: s
     assert made.understood({KEY: wrong}) == {}
     assert why in made.refused[KEY] and made.obeyed == {KEY: now(desired="run")}
     assert made.understood({KEY: document(now(desired="drain"))}) != {} and made.refused == {}
+
+
+def test_what_nobody_foresaw_is_refused_too() -> None:
+    """What is asked of others stands behind it."""
+    made = obliged(now())
+    assert made.obey(KEY, now(desired="run", subscriptions=[{}]), {}) == [] and "KeyError: 'stream'" in made.refused[KEY]
+
+
+def test_one_more_subscription_is_not_compared_with_all_others() -> None:
+    class Counted(dict[str, str]):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Counted.compared += 1
+            return super().__eq__(other)
+
+    def many(count: int) -> list[dict[str, str]]:
+        return [Counted(stream="out", id=f"s-{i}") for i in range(count)]
+
+    made, asked = obliged(now(subscriptions=many(50))), now(subscriptions=many(51))
+    assert made.obey(KEY, asked, {}) == [AddSubscriptions(KEY, [asked.subscriptions[-1]])]
+    assert Counted.compared < 500
 
 
 @pytest.mark.parametrize("tables,why", [({}, "there is no table of the buckets of 'SQ2'"), (ProtocolError("no table"), "no table")])

@@ -649,6 +649,24 @@ def test_what_is_kept_has_a_bound_behind_which_a_step_looks(monkeypatch: pytest.
         check(made)
 
 
+def test_where_rows_are_dropped_none_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("instance_manager.loop.SLICE_NS", NEVER)
+    with interpreted(), script(False, 1 << 20, 1 << 20, "on-commit") as made:
+        for station in made.stations:
+            (kept,) = kept_of(station.hosted)
+            kept.terms = replace(kept.terms, on_slow="drop", budget_bytes=1_000)
+            kept.client.limit = kept.client.consumed = 0
+            kept.client.sent = 1
+        for number in range(36):
+            made.act("batch", [1], 0, 1_000)
+            if number == 12:
+                made.checkpoint()
+                made.commit()
+        fast, _ = made.stations
+        assert kept_of(fast.hosted)[0].dropped > 0
+        check(made)
+
+
 def fast_path_of(made: Script) -> FastPath:
     path = made.stations[0].hosted.ports.relay
     assert isinstance(path, FastPath)

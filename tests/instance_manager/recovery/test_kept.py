@@ -152,3 +152,27 @@ def test_what_is_kept_for_tokens_is_bounded(resumable: bool) -> None:
     for number in (5, 8, 10):
         kept.acknowledge(number)
     assert sent.numbers() == [5, 6, 7, 8, 9] and not kept.is_full and kept.credit.allows(size)
+
+
+@pytest.mark.parametrize("on_slow", ["block", "drop"])
+def test_what_a_slow_client_leaves_blocks_its_query_or_is_dropped_and_counted(on_slow: str) -> None:
+    """Before it has a number, whatever waits for a commit behind it; what waits for a commit alone is nobody's fault."""
+    size = covered(made()[0], 1)
+    kept, sent = made(on_slow=on_slow, budget_bytes=4 * size)
+    kept.client.limit = kept.client.consumed = 0
+    kept.client.sent = 1  # more than an eighth of nothing
+    for number in range(6):
+        put(kept, number)
+    assert kept.has_room(size) and kept.dropped == 0 and kept.sequence == 6
+    kept.send(CheckpointBarrier(5), 0, 0, 0)
+    kept.cover(5)
+    assert kept.has_room(size) == (on_slow == "drop") and kept.held_rows == 6
+    if on_slow == "drop":
+        assert put(kept, 6, 7) and kept.dropped == 2 and kept.sequence == 6
+        kept.grant(Header(wire.CREDIT, kept.id, 1, record=1 + 4 * size))
+        assert sent.numbers() == [0, 1, 2, 3], "for two there is no credit"
+        for number in range(4):
+            put(kept, number)
+        assert (kept.dropped, kept.sequence, kept.behind_bytes) == (4, 8, 2 * size)
+    kept.send(End(), 0, MAX_TIME, 0)
+    assert kept.closed

@@ -72,5 +72,6 @@ def test_subscriptions_of_one_stream() -> None:
     cluster.do(Subscribe(SubscriptionRecord("out", "s", "ipc:///t")))
     with pytest.raises(Conflict, match=r"stream 'out': expected at most 1 subscriptions \(subscribers_max\)"):
         cluster.do(Subscribe(SubscriptionRecord("out", "t", "ipc:///t")))
+    assert {each.get("subscribers_max") for each in cluster.running().assignments().values()} == {1}, "of clients that come later"
     with pytest.raises(Conflict, match=f"at most {SUBSCRIPTIONS_MAX:,}"):
         Quotas(subscribers_max=10 * SUBSCRIPTIONS_MAX).check_subscribers("out", SUBSCRIPTIONS_MAX + 1)
