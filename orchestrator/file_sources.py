@@ -11,10 +11,9 @@ from itertools import takewhile
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 
-from cep.dataflow.operators.static_table import check_columns, check_inline, compression_of
+from cep.dataflow.operators.static_table import check_columns, check_inline, csv_names
 from cep.dataflow.sources.opening import check_file
 from cep.errors import DataError, QueryError
 from cep.model.operators import Lookup
@@ -67,7 +66,7 @@ def _check_table(table: StaticTable, path: str, allowed: list[Path], pointer: st
     what = f"table {path!r}"
     try:
         with ReadableFile(DiskStore().open(path)) as open_:
-            there = _column_names(open_, table.format, path)
+            there = _column_names(open_, table.format)
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no UTF-8
         raise QueryError(f"{what}: cannot be read as {table.format}: {error}", pointer) from None
     try:
@@ -76,16 +75,15 @@ def _check_table(table: StaticTable, path: str, allowed: list[Path], pointer: st
         raise QueryError(str(error), pointer) from None
 
 
-def _column_names(there: ReadableFile, format: str, named: str) -> list[str]:
-    """The names of the columns that are there, whatever is declared, in the file that is `named`."""
+def _column_names(there: ReadableFile, format: str) -> list[str]:
+    """The names of the columns that are there, whatever is declared."""
     match format:
         case "parquet":
             return list(pyarrow.parquet.read_schema(there).names)
         case "arrow":
             with pa.ipc.open_file(there) as file:
                 return list(file.schema.names)
-    with pa.input_stream(there, compression=compression_of(named)) as text, pyarrow.csv.open_csv(text) as file:
-        return list(file.schema.names)
+    return csv_names(there)
 
 
 def check_folders(query: Query, folders: tuple[str, ...]) -> None:

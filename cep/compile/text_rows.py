@@ -2,7 +2,7 @@
 
 Fields stand between separators, without quoting; a record ends with '\\n'. NULL is an empty field. A timestamp is an integer of its
 unit, without a unit ISO 8601. Rows that cannot be written so that they are read again as they were (a text with the separator or
-a line end, an instant that is no whole number of the unit) are left out and described.
+a line end, an instant that is no whole number of the unit, or that has no integer or text) are left out and described.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import pyarrow.compute as pc
 from cep.kernels.columns import Column, Columns, from_arrow, lengths_of, to_arrow
 from cep.kernels.jit import warm
 from cep.kernels.writing import adjoin, marks_between, number_lengths, unwritable, write_numbers, write_texts
-from cep.model.schema import STRING, UNIT_US, Field, Schema
+from cep.model.schema import STRING, UNIT_US, DataType, Field, Schema
+from cep.model.times.iso_instants import FOUR_DIGIT_YEARS_US
 
 NEWLINE = 10
+_NS_MAX_US = (2**63 - 1) // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class TextRows:
         found: dict[int, str] = {}
         for field, column in zip(self.schema.fields, fields, strict=True):
             for row in _unreadable(field, column, self.separator).tolist():
-                found.setdefault(row, f"field {field.name!r}: {_REASONS[field.type.name].format(unit=field.type.unit)}")
+                found.setdefault(row, f"field {field.name!r}: {_reason(field.type)}")
         return [Unwritten(row, found[row]) for row in sorted(found)]
 
     def _writable(self, field: Field, column: Column) -> Column:
@@ -114,23 +116,46 @@ def _lengths(column: Column) -> np.ndarray:
     return lengths
 
 
-_REASONS = {
-    "string": "the text holds the separator or a line end, and text files have no quoting",
-    "binary": "the bytes hold the separator or a line end, and text files have no quoting",
-    "timestamp": "the instant is no whole number of {unit}",
-}
+def _reason(type_: DataType) -> str:
+    if type_.name == "timestamp":
+        return lost_instants_reason(type_)
+    return f"the {'text holds' if type_ == STRING else 'bytes hold'} the separator or a line end, and text files have no quoting"
+
+
+def lost_instants(values: np.ndarray, type_: DataType) -> np.ndarray:
+    """bool[n]: those of the instants, int64[n] of µs, that files of lines cannot hold in a field of that type of timestamp."""
+    if not type_.unit:
+        return _outside(values, *FOUR_DIGIT_YEARS_US)
+    if type_.unit == "ns":
+        return _outside(values, -_NS_MAX_US, _NS_MAX_US)
+    unit = UNIT_US[type_.unit]
+    if unit == 1:
+        return np.zeros(len(values), bool)
+    lost: np.ndarray = values // unit * unit != values  # in vectors, unlike a remainder
+    return lost
+
+
+def _outside(values: np.ndarray, first: int, last: int) -> np.ndarray:
+    return (values < first) | (values > last)
+
+
+def lost_instants_reason(type_: DataType) -> str:
+    """Why `lost_instants` are lost."""
+    if not type_.unit:
+        return "the instant is outside of the years 1 to 9999, which ISO 8601 writes with four digits"
+    if type_.unit == "ns":
+        return "the instant is outside of the years 1677 to 2262, of which int64 has the ns"
+    return f"the instant is no whole number of {type_.unit}"
 
 
 def _unreadable(field: Field, column: Column, separator: int) -> np.ndarray:
     """int64[m]: the rows whose field would be read as something else."""
-    unit = UNIT_US.get(field.type.unit, 1)
     if field.type.is_text:
         found = np.zeros(len(column), np.uint8)
         unwritable(column.data, np.ascontiguousarray(column.starts), np.ascontiguousarray(lengths_of(column)), separator, found)
         return np.flatnonzero(found)
-    if field.type.name == "timestamp" and unit > 1:
-        broken = column.values // unit * unit != column.values  # in vectors, unlike a remainder
-        return np.flatnonzero(broken & (True if column.valid is None else column.valid.astype(bool)))
+    if field.type.name == "timestamp":
+        return np.flatnonzero(lost_instants(column.values, field.type) & (True if column.valid is None else column.valid.astype(bool)))
     return np.zeros(0, np.int64)
 
 

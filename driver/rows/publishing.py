@@ -65,16 +65,20 @@ class FileSending:
             raise CepError(f"{self.name}: {error}") from None
 
     def _send(self, piece: RowPiece) -> None:
-        """All of its rows but those that do not fit."""
-        while len(piece.numbers):
+        """All of its rows but those that do not fit, in their order."""
+        left = [piece]  # the next one last
+        while left:
+            piece = left.pop()
+            if not len(piece.numbers):
+                continue
             try:
                 self.sent += piece.send_by(self.publisher.send, self.publisher.stream)
-                return
             except DataError as error:
                 if error.row is None:  # it is said of no row: the columns are others
                     raise
                 self._refuse(piece.numbers[error.row], str(error).replace(f", row {error.row}:", ":", 1))
-                piece = piece.without(error.row)
+                before, behind = piece.around(error.row)  # of another field a row before may be wrong, too
+                left += [behind, before]
 
     def _refuse(self, number: int, why: str) -> None:
         self.refused += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
@@ -27,8 +28,12 @@ from driver.rows.json_rows import taken
 
 BLOCK_BYTES = 64 << 10
 ROWS_TOGETHER = 1000
+#: Of Parquet and Arrow. What is behind a row that does not fit is looked at again.
+PIECE_ROWS = 8192
 STDIN = "<stdin>"
 _INTEGER = re.compile(r"[+-]?\d+")
+#: What a byte becomes that is not UTF-8.
+_SURROGATE = re.compile("[\udc80-\udcff]")
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 Refuse = Callable[[int, str], None]
@@ -59,10 +64,12 @@ class RowPiece(NamedTuple):
         """Raises DataError: a row does not fit; none was sent."""
         return send(self.rows if isinstance(self.rows, pa.RecordBatch) else taken(self.rows, stream))
 
-    def without(self, index: int) -> RowPiece:
-        kept = [at for at in range(len(self.numbers)) if at != index]
-        rows = self.rows.take(pa.array(kept, pa.int64())) if isinstance(self.rows, pa.RecordBatch) else [self.rows[at] for at in kept]
-        return RowPiece(rows, [self.numbers[at] for at in kept])
+    def around(self, index: int) -> tuple[RowPiece, RowPiece]:
+        """The rows before that one, and those behind it."""
+        numbers, behind = self.numbers, index + 1
+        if isinstance(self.rows, pa.RecordBatch):
+            return RowPiece(self.rows.slice(0, index), numbers[:index]), RowPiece(self.rows.slice(behind), numbers[behind:])
+        return RowPiece(self.rows[:index], numbers[:index]), RowPiece(self.rows[behind:], numbers[behind:])
 
 
 def format_of(file: str) -> RowFileFormat:
@@ -116,26 +123,74 @@ def _of_lines(lines: Sequence[bytes], before: int, refuse: Refuse) -> Iterator[R
 
 
 def _separated(file: BufferedReader, stream: Stream, refuse: Refuse) -> Iterator[RowPiece]:
-    text = TextIOWrapper(file, "utf-8-sig", newline="")
-    reader = csv.reader(text, strict=True)
+    csv.field_size_limit(DOCUMENT_BYTES_MAX)  # of the process
+    lines = _CsvLines(file)
+    reader = csv.reader(lines, strict=True)
     with _said_of("CSV"):
         names = next(reader, [])
-        _check_head(names, stream)
-        rows: list[Any] = []
-        numbers: list[int] = []
-        while (line := reader.line_num + 1) and (cells := next(reader, None)) is not None:
-            if not cells:
-                continue
-            try:
+    _check_head(names, stream)
+    rows: list[Any] = []
+    numbers: list[int] = []
+    while True:
+        number = lines.begin()
+        try:
+            if (cells := next(reader, None)) is None:
+                break
+            if cells:
                 rows.append(_row(cells, names, stream))
-                numbers.append(line)
-            except ValueError as error:
-                refuse(line, str(error))
-            if len(rows) == ROWS_TOGETHER:
-                yield RowPiece(rows, numbers)
-                rows, numbers = [], []
-        if rows:
+                numbers.append(number)
+        except csv.Error as error:
+            refuse(number, f"it is no CSV: {error}")
+            lines.again_behind_first()
+        except ValueError as error:
+            refuse(number, str(error))
+        if len(rows) == ROWS_TOGETHER:
             yield RowPiece(rows, numbers)
+            rows, numbers = [], []
+    if rows:
+        yield RowPiece(rows, numbers)
+
+
+class _CsvLines:
+    """Lines of a CSV file for its reader, which begins anew with the line behind the first of what is no record: a quote that nobody
+    closes takes one line, and not all behind it. `__next__` raises csv.Error: it is no line of a CSV file."""
+
+    def __init__(self, file: BufferedReader) -> None:
+        self.text = TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
+        self.before = 0  # lines of the records before this one
+        self.record: list[str] = []
+        self.ahead: deque[str] = deque()  # to be read again
+
+    def begin(self) -> int:
+        """A record begins; the number of its first line."""
+        self.before += len(self.record)
+        self.record = []
+        return self.before + 1
+
+    def again_behind_first(self) -> None:
+        self.ahead.extendleft(reversed(self.record[1:]))
+        del self.record[1:]
+
+    def __iter__(self) -> _CsvLines:
+        return self
+
+    def __next__(self) -> str:
+        line = self.ahead.popleft() if self.ahead else self._read()
+        if not line:
+            raise StopIteration
+        self.record.append(line)
+        if len(line) > DOCUMENT_BYTES_MAX:
+            raise csv.Error(f"the line is longer than {DOCUMENT_BYTES_MAX:,} characters")
+        if not line.isascii() and _SURROGATE.search(line):
+            raise csv.Error(f"a byte of line {self.before + len(self.record)} is not UTF-8")
+        return line
+
+    def _read(self) -> str:
+        """Of a line that is too long its beginning."""
+        rest = line = self.text.readline(DOCUMENT_BYTES_MAX + 1)
+        while len(rest) > DOCUMENT_BYTES_MAX and not rest.endswith("\n"):
+            rest = self.text.readline(DOCUMENT_BYTES_MAX + 1)
+        return line
 
 
 def _check_head(names: Sequence[str], stream: Stream) -> None:
@@ -178,8 +233,10 @@ def _tables(read: Callable[[], Iterator[pa.RecordBatch]]) -> Iterator[RowPiece]:
     first = 1
     with _said_of("Parquet or Arrow"):
         for batch in read():
-            yield RowPiece(batch, range(first, first + batch.num_rows))
-            first += batch.num_rows
+            for start in range(0, batch.num_rows, PIECE_ROWS):
+                piece = batch.slice(start, PIECE_ROWS)
+                yield RowPiece(piece, range(first, first + piece.num_rows))
+                first += piece.num_rows
 
 
 def _arrow_batches(file: BufferedReader) -> Iterator[pa.RecordBatch]:
@@ -197,5 +254,5 @@ def _arrow_batches(file: BufferedReader) -> Iterator[pa.RecordBatch]:
 def _said_of(what: str) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, csv.Error, UnicodeDecodeError) as error:
+    except (pa.ArrowException, csv.Error) as error:
         raise CepError(f"it is no {what}: {error}") from None

@@ -15,6 +15,7 @@ from cep.errors import QueryError
 from cep.model.query import Output
 from cep.model.schema import UNIT_US, Field
 from cep.model.sinks import SinkFiles, TextSink, name_of
+from driver.spark.expressions.times import instant_text, units_of
 from driver.spark.frames import TIME, Frame, as_timestamp, column_named, columns
 from driver.streams.arrow import time_column
 from driver.streams.frames import ReadableBatches
@@ -116,6 +117,8 @@ class OutputStream:
         if not isinstance(files, TextSink):
             return self._write_arrow(batch, files, number)
         seen = Observation()
+        for field in self.fields:  # as where a row is a dead letter, which is kept and counted by nothing here
+            batch = batch.filter(column_named(field.name).isNull() | _as_text(field).isNotNull())
         rows = batch.observe(seen, spark.count(spark.lit(1)).alias("rows")).select(*map(_as_text, self.fields))
         options: dict[str, Any] = {"sep": files.separator, "header": files.header, "quote": "", "nullValue": "", "emptyValue": ""}
         rows.write.mode("append").options(**options).csv(files.folder)
@@ -135,13 +138,17 @@ class OutputStream:
 
 
 def _as_text(field: Field) -> Column:
-    """As text sources read it: an instant is an integer of its unit."""
+    """As text sources read it: an instant is an integer of its unit, without a unit ISO 8601; NULL where that is none."""
     value = column_named(field.name)
     if field.type.name == "binary":
         return value.cast("string").alias(field.name)
-    if field.type.unit in UNIT_US:
-        return (spark.unix_micros(value) / UNIT_US[field.type.unit]).cast("bigint").alias(field.name)
-    return value
+    if field.type.name != "timestamp":
+        return value
+    us = spark.unix_micros(value)
+    if not field.type.unit:
+        return instant_text(us, "T").alias(field.name)
+    whole = us % UNIT_US.get(field.type.unit, 1) == 0
+    return spark.when(whole, units_of(us, field.type)).alias(field.name)
 
 
 def _check_free(files: SinkFiles, pointer: str) -> None:

@@ -26,7 +26,8 @@ _FLAGS = {"true": True, "false": False}
 _STREAM_OPTIONS = ("connector", "idle_after", "event_times", "clock")
 _FILE_OPTIONS = ("connector", "path", "paths", "format", "separator", "header", "block_bytes", "event_times", "partitioned_by")
 _TABLE_OPTIONS = ("connector", "path", "versions", "refresh", "by")
-_SINK_OPTIONS = ("connector", "stream", "path", "folder", "format", "separator", "header", "overwrite")
+_SINK_STREAM_OPTIONS = ("connector", "stream")
+_SINK_FILE_OPTIONS = ("path", "folder", "format", "separator", "header", "overwrite")
 
 
 @dataclass(frozen=True)
@@ -177,9 +178,9 @@ def _stream(statement: CreateStatement, text: str) -> Stream:
         )
     time, disorder = _watermark(statement, text)
     schema = _schema(statement, text, time)
-    files = _source_files(given) if from_files else None
+    files = _source_files(statement, text, given) if from_files else None
     idle = span_us(given["idle_after"], text, _place(statement, "idle_after")) if "idle_after" in given else None
-    clock = "clock" if given.get("clock") == "true" else None
+    clock = "clock" if _flag(statement, text, given, "clock") else None
     event_time = None if time is None else ColumnRef(time)
     times, by = given.get("event_times", USUAL_TIMES), _partitioned_by(given.get("partitioned_by", ""), schema)
     return Stream(name, schema, event_time, disorder, files, times, idle, clock, by)
@@ -239,33 +240,58 @@ def _table(statement: CreateStatement, text: str) -> CatalogTable:
     versions = given.get("versions")
     if versions is not None:
         versions = next((each for each in schema.names if each.casefold() == versions.casefold()), versions)
+    if statement.watermark is not None and statement.watermark.column.name.casefold() != str(versions).casefold():
+        raise _no_event_time(statement, text)
     refresh = span_us(given["refresh"], text, _place(statement, "refresh")) if "refresh" in given else None
     return CatalogTable(name, StaticTable(schema, given["path"]), versions, refresh, given.get("by", "event_time"))
 
 
 def _sink(statement: CreateStatement, text: str) -> NamedSink:
-    _check_options(statement, text, _SINK_OPTIONS, ("files", "stream"))
     given, name = _options(statement, text), statement.name.name
-    folder = given.pop("folder", given.pop("path", None))
-    to_files = given.get("connector", "stream" if folder is None else "files") == "files"
+    to_files = given.get("connector", "files" if given.keys() & set(_SINK_FILE_OPTIONS) else "stream") == "files"
+    _check_options(statement, text, _SINK_STREAM_OPTIONS + _SINK_FILE_OPTIONS * to_files, ("files", "stream"))
+    if statement.watermark is not None:
+        raise _no_event_time(statement, text)
+    folder = _one_of(statement, text, given, "path", "folder")
     schema = _schema(statement, text) if statement.columns else None
     stream = given.get("stream", name)
     if not to_files:
         return NamedSink(name, stream, None, schema)
     if folder is None:
         raise SqlError("SQL-OPTION", f"sink {name!r} has no path", text, start_of(statement.name) or 0, "WITH (path = '/data/answers')")
-    document = {key: _FLAGS.get(value, value) for key, value in given.items() if key not in ("connector", "stream")}
+    document = {key: _FLAGS.get(value.lower(), value) for key, value in given.items() if key in _SINK_FILE_OPTIONS[2:]}
     return NamedSink(name, stream, sinks.from_json({"folder": folder, **document}), schema)
 
 
-def _source_files(given: Mapping[str, str]) -> Any:
-    paths = [each.strip() for each in given.get("path", given.get("paths", "")).split(",") if each.strip()]
+def _source_files(statement: CreateStatement, text: str, given: Mapping[str, str]) -> Any:
+    paths = [each.strip() for each in (_one_of(statement, text, given, "path", "paths") or "").split(",") if each.strip()]
     document: dict[str, Any] = {"paths": paths}
     for key in ("format", "separator", "header", "block_bytes"):
         if key in given:
             value = given[key]
-            document[key] = int(value) if key == "block_bytes" and value.isdecimal() else _FLAGS.get(value, value)
+            document[key] = int(value) if key == "block_bytes" and value.isdecimal() else _FLAGS.get(value.lower(), value)
     return file_documents.from_json(document, SOURCE_FORMATS, "")
+
+
+def _one_of(statement: CreateStatement, text: str, given: Mapping[str, str], name: str, other: str) -> str | None:
+    """Of an option with two names; None: it is not there."""
+    if name in given and other in given:
+        raise SqlError("SQL-OPTION", f"options {name!r} and {other!r} are one", text, _place(statement, other), f"{name} alone")
+    return given.get(name, given.get(other))
+
+
+def _flag(statement: CreateStatement, text: str, given: Mapping[str, str], name: str) -> bool:
+    value = given.get(name, "false")
+    if value.lower() not in _FLAGS:
+        raise SqlError("SQL-OPTION", f"{name} = {value!r}", text, _place(statement, name), f"{name} = true, or false")
+    return _FLAGS[value.lower()]
+
+
+def _no_event_time(statement: CreateStatement, text: str) -> SqlError:
+    """Of a statement with a watermark, which means nothing there."""
+    assert statement.watermark is not None
+    said, place = f"WATERMARK: {statement.kind} {statement.name.name!r} has no event time", start_of(statement.watermark.column) or 0
+    return SqlError("SQL-SYNTAX", said, text, place, "WATERMARK in CREATE STREAM")
 
 
 def _options(statement: CreateStatement, text: str) -> dict[str, str]:

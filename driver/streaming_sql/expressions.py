@@ -24,6 +24,8 @@ _COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "
 _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%",
 }  # fmt: skip
+#: How messages end about arguments that have to be constants: what they got is a value, and no type.
+_GOT_VALUE = re.compile(r"expected .*, got (?:(an expression)|None|True|False|-?[\d.]+|['\"].*)$", re.DOTALL)
 _WINDOWS = ("tumble", "hop", "session", "cumulate", "tumble_start", "tumble_end", "hop_start", "hop_end", "session_start", "session_end")
 #: Functions that give one of their arguments.
 _CHOOSING = ("coalesce", "ifnull", "nvl", "nullif", "if", "iif", "greatest", "least")
@@ -57,6 +59,8 @@ def _check(node: exp.Expr, made: Expr, scope: Scope) -> None:
         inner = next((part for part in _parts(node) if _is_wrong(part, scope)), None)
         if inner is not None:
             bound(inner, scope)
+        if constant := _GOT_VALUE.search(error.message):
+            raise scope.error("SQL-LITERAL", error.message, node, "a constant" if constant[1] else "") from None
         raise scope.error("SQL-TYPE", error.message, node, "" if "cast" in error.message or "ISO" in error.message else None) from None
 
 
@@ -431,7 +435,7 @@ def _made(node: exp.Expr, scope: Scope, make: Callable[[], Expr]) -> Expr:
     except SqlError:
         raise
     except QueryError as error:
-        raise scope.error("SQL-LITERAL", error.message, node) from None
+        raise scope.error("SQL-LITERAL", error.message, node, None if error.message.endswith("as a constant") else "") from None
 
 
 def _called(node: Any, scope: Scope) -> Expr:
@@ -466,6 +470,10 @@ def _called(node: Any, scope: Scope) -> Expr:
             _check_instants(node, sides[0], each, scope)
     else:
         given = [bind(each, scope) for each in node.expressions]
+    type_ = _type_of(given[0], scope) if name == "to_timestamp" and count == 1 else None
+    if type_ is not None and type_.is_number:
+        instead = "TO_TIMESTAMP_LTZ(x, 0) of seconds, 3 of milliseconds, 6 of microseconds"
+        raise scope.error("SQL-FUNCTION", f"{node.sql()}: a number has no unit of time", node, instead)
     return _made(node, scope, lambda: function.make(given))
 
 

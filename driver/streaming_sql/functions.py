@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -61,7 +62,10 @@ def substring(args: Args) -> Expr:
 
 
 def _left(args: Args) -> Expr:
-    return Call("substring", (args[0], lit(0), lit(_whole(args[1], "the length"))))
+    length = _whole(args[1], "the length")
+    if length < 0:
+        raise QueryError(f"the length of LEFT is at least 0, got {length}")
+    return Call("substring", (args[0], lit(0), lit(length)))
 
 
 def _position(args: Args) -> Expr:
@@ -108,7 +112,9 @@ def _date_trunc(args: Args) -> Expr:
     return Call("truncate", (args[1], lit(_TRUNCATED[unit])))
 
 
-_JAVA = (("yyyy", "%Y"), ("SSSSSS", "%f"), ("MM", "%m"), ("dd", "%d"), ("HH", "%H"), ("mm", "%M"), ("ss", "%S"), ("DDD", "%j"))
+_JAVA = {"yyyy": "%Y", "SSSSSS": "%f", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S", "DDD": "%j"}
+#: A quote, a text in quotes, a run of one letter or of what Java keeps for itself, or what stands for itself.
+_JAVA_PART = re.compile(r"''|'(?P<text>(?:[^']|'')+)'|(?P<run>([A-Za-z\[\]{}#])\3*)|[^']")
 
 
 def _format(arg: Expr) -> Expr:
@@ -116,13 +122,17 @@ def _format(arg: Expr) -> Expr:
     given = _text(arg, "the format")
     if "%" in given:
         return lit(given)
-    made, rest = "", given
-    while rest:
-        found = next(((java, ours) for java, ours in _JAVA if rest.startswith(java)), None)
-        if found is None and rest[0].isalpha():
-            raise QueryError(f"format {given!r}: {rest[0]!r} is none of {', '.join(java for java, _ in _JAVA)}; or write it with %Y, %m, …")
-        made, rest = (made + found[1], rest[len(found[0]) :]) if found else (made + rest[0], rest[1:])
-    return lit(made.replace("'", ""))
+    made, at = "", 0
+    while at < len(given):
+        part = _JAVA_PART.match(given, at)
+        if part is None:
+            raise QueryError(f"format {given!r}: the quote at {at + 1} is not closed")
+        if part["run"] and part["run"] not in _JAVA:
+            known = f"{', '.join(_JAVA)}, and a text in quotes; or write it with %Y, %m, …"
+            raise QueryError(f"format {given!r}: {part['run']!r} is none of {known}")
+        made += _JAVA[part["run"]] if part["run"] else (part["text"] or part[0]).replace("''", "'")
+        at = part.end()
+    return lit(made)
 
 
 def _ltz(args: Args) -> Expr:
@@ -134,7 +144,7 @@ def _ltz(args: Args) -> Expr:
 
 def _to_timestamp(args: Args) -> Expr:
     if len(args) == 1:
-        return Cast(args[0], DataType("timestamp", "us"), False)
+        return Cast(Cast(args[0], DataType("timestamp"), False), DataType("timestamp", "us"), False)  # the inner one takes no integer
     return Call("parse_time", (args[0], _format(args[1])))
 
 
@@ -147,7 +157,7 @@ _ONE_MORE = ("trim", "ltrim", "rtrim", "reverse", "year", "month", "day", "hour"
 _RENAMED = {
     "ceil": "ceil", "ceiling": "ceil", "trunc": "trunc", "truncate": "trunc", "log": "log10", "length": "length", "char_length": "length",
     "character_length": "length", "octet_length": "byte_length", "lcase": "lower", "ucase": "upper", "dayofyear": "day_of_year",
-    "isodow": "weekday", "weekday": "weekday", "epoch_s": "epoch_s", "epoch_ms": "epoch_ms", "epoch_us": "epoch_us", "isnan": "is_nan",
+    "isodow": "weekday", "epoch_s": "epoch_s", "epoch_ms": "epoch_ms", "epoch_us": "epoch_us", "isnan": "is_nan",
     "is_nan": "is_nan", "cardinality": "list_length", "array_length": "list_length", "list_length": "list_length",
 }  # fmt: skip
 
@@ -182,6 +192,7 @@ SCALARS: dict[str, Scalar] = {
     "split_index": Scalar(3, 3, _split_index, "split, element"),
     **{name: _call("join", 2) for name in ("array_to_string", "array_join")},
     **{name: Scalar(2, 2, lambda args: element(args[0], args[1]), "element") for name in ("element", "list_extract", "array_extract")},
+    "weekday": Scalar(1, 1, lambda args: Binary("%", Call("weekday", tuple(args)), lit(7)), "weekday, %"),  # Sunday is 0
     "date_trunc": Scalar(2, 2, _date_trunc, "truncate"),
     **{
         name: Scalar(2, 2, lambda args: Call("format_time", (args[0], _format(args[1]))), "format_time")

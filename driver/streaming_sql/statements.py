@@ -171,7 +171,10 @@ class StatementParser(SqlParser):
         watermark: WatermarkClause | None = None
         self._match_l_paren()
         while True:
+            token = self._curr
             if self._match_text_seq("WATERMARK", "FOR"):
+                if watermark is not None:
+                    raise SqlSyntaxError("WATERMARK stands twice: a stream has one event time", token.start)
                 column = self.name("column")
                 if not self._match(TokenType.ALIAS):
                     self.raise_error("expected AS and the watermark")

@@ -28,7 +28,8 @@ SELECT round(x * 0.371, 2) AS a, floor(x) AS b, ceil(x) AS c, sqrt(abs(x)) AS d,
     least(price, 50) AS h, sign(x) AS i FROM (SELECT price / 8 - 3.25 AS x, price FROM bid WHERE price IS NOT NULL);
 -- : time
 SELECT year(at) AS a, month(at) AS b, EXTRACT(DAY FROM at) AS c, hour(at) AS d, minute(at) AS e, second(at) AS f, date_trunc('minute', at) AS g,
-    at + INTERVAL '90' SECOND AS h, at - INTERVAL '1' DAY AS i, epoch_ms(at) AS j, strftime(at, '%Y-%m-%d %H:%M:%S') AS k, isodow(at) AS l FROM bid;
+    at + INTERVAL '90' SECOND AS h, at - INTERVAL '1' DAY AS i, epoch_ms(at) AS j, strftime(at, '%Y-%m-%d %H:%M:%S') AS k, isodow(at) AS l,
+    weekday(at + INTERVAL '4' DAY) AS m, isodow(at + INTERVAL '4' DAY) AS n FROM bid;
 -- : instants
 SELECT auction, at FROM bid WHERE at > TIMESTAMP '2024-05-01 00:00:30' AND at <= CAST('2024-05-01 00:01:00' AS TIMESTAMP);
 -- : lists

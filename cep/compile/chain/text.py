@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +18,8 @@ from cep.kernels.text import gather
 from cep.model import expr as expressions
 from cep.model.expr import Call, Cast, Literal
 from cep.model.schema import BOOL, STRING, DataType
+from cep.model.times.iso_instants import FOUR_DIGIT_YEARS_US
 from cep.model.types import Typed, literal_value
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: first and last instant (µs) of the years 1 to 9999, which ISO 8601 writes with four digits
-_WRITABLE = tuple((year.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) for year in (datetime.min, datetime.max))
 
 
 def convert(step: Convert, columns: Columns, n: int) -> dict[str, Column]:
@@ -122,7 +118,7 @@ def _text_of(array: pa.Array) -> pa.Array:
 def _has_text(column: Column) -> np.ndarray:
     if column.type.name != "timestamp":
         return np.ones(len(column), np.uint8)
-    first, last = _WRITABLE
+    first, last = FOUR_DIGIT_YEARS_US
     fits = (column.values >= first) & (column.values <= last)
     return _or_null(column, fits.view(np.uint8))
 

@@ -7,6 +7,7 @@ has the names, an empty field is the empty text, or NULL if it is no text; empty
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ from cep.compile.chain.casts import read_texts
 from cep.dataflow.sources.arrow_values import instants_of
 from cep.errors import DataError, ProtocolError, QueryError
 from cep.kernels.columns import Column, from_arrow, to_arrow
+from cep.model.limits import VALUE_BYTES_MAX
 from cep.model.operators import Lookup
 from cep.model.query import Query
 from cep.model.schema import STRING, DataType, Field, Schema
@@ -34,6 +36,9 @@ from cep.world.store import DiskStore, ReadableFile, Store
 #: Rows of a piece of a table.
 PIECE_ROWS = 65_536
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+#: A row lies in one block, or in two beside each other.
+_CSV_READ = pyarrow.csv.ReadOptions(use_threads=False, block_size=VALUE_BYTES_MAX)
+_CSV_PARSE = pyarrow.csv.ParseOptions(newlines_in_values=True)
 
 
 def read_table(table: StaticTable, store: Store) -> dict[str, Column]:
@@ -74,10 +79,9 @@ def _pieces(table: StaticTable, file: ReadableFile) -> Iterator[pa.RecordBatch]:
             check_columns(_named(table), table, arrow.schema.names)
             batches = (arrow.get_batch(i) for i in range(arrow.num_record_batches))
         case _:
-            options = pyarrow.csv.ReadOptions(use_threads=False)
-            check_columns(_named(table), table, pyarrow.csv.open_csv(file, options).schema.names)  # of one twice it would read the first
+            check_columns(_named(table), table, csv_names(file))  # of one twice it would read the first
             file.seek(0)
-            batches = pyarrow.csv.open_csv(file, options, convert_options=_conversion(table.schema, names))
+            batches = pyarrow.csv.open_csv(_EndedLines(file), _CSV_READ, _CSV_PARSE, _conversion(table.schema, names))
     for batch in batches:
         for start in range(0, batch.num_rows, PIECE_ROWS):
             yield batch.slice(start, PIECE_ROWS)
@@ -90,7 +94,7 @@ def _reading(table: StaticTable) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError, pa.ArrowException, ProtocolError) as error:
         names = ", ".join(table.schema.names)
-        raise DataError(f"{_named(table)}: cannot be read: {error}; expected {table.format} with the columns {names}") from None
+        raise DataError(f"{_named(table)}: cannot be read: {_said(error)}; expected {table.format} with the columns {names}") from None
 
 
 def _named(table: StaticTable) -> str:
@@ -132,16 +136,38 @@ def _read_file(table: StaticTable, there: ReadableFile, names: list[str]) -> pa.
             return file.read(names if set(names) <= set(file.schema_arrow.names) else None, use_threads=False)
         case "arrow":
             return pyarrow.feather.read_table(there, use_threads=False, memory_map=False)
-    with pa.input_stream(there, compression=compression_of(str(table.path))) as text:
-        return pyarrow.csv.read_csv(text, pyarrow.csv.ReadOptions(use_threads=False), convert_options=_conversion(table.schema))
+    return pyarrow.csv.read_csv(_EndedLines(there), _CSV_READ, _CSV_PARSE, _conversion(table.schema))
 
 
-def compression_of(path: str) -> str | None:
-    """As the file's name says it."""
+class _EndedLines(io.RawIOBase):
+    """What a file has, and a line end behind it: of names without one, and nothing behind, Arrow says that the file is empty."""
+
+    def __init__(self, file: ReadableFile) -> None:
+        self.file, self.ended = file, False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: memoryview) -> int:  # type: ignore[override]
+        """As much as there is room for; less only at the end, as of `ReadableFile`."""
+        got = self.file.readinto(into)
+        if got == len(into) or self.ended:
+            return got
+        into[got], self.ended = 10, True
+        return got + 1
+
+
+def csv_names(file: ReadableFile) -> list[str]:
+    """The names in the first line of a CSV file. Raises pa.ArrowInvalid: there are none, or no rows behind them."""
     try:
-        return str(pa.Codec.detect(path).name)
-    except (TypeError, ValueError):  # the first is what pyarrow raises of a name that says nothing
-        return None
+        return list(pyarrow.csv.open_csv(_EndedLines(file), _CSV_READ, _CSV_PARSE).schema.names)
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid(_said(error)) from None
+
+
+def _said(error: Exception) -> str:
+    """Of rows that do not lie in two blocks Arrow tells to make these larger, which nobody can here."""
+    return f"a row of more than {VALUE_BYTES_MAX:,} bytes" if "straddling object" in str(error) else str(error)
 
 
 def _conversion(schema: Schema, only: Sequence[str] = ()) -> pyarrow.csv.ConvertOptions:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cep.compile.text_rows import lost_instants, lost_instants_reason
 from cep.dataflow.outputs.staged import Appending
 from cep.elements import Batch
 from cep.kernels.arrays import flags_in, int64_array, mask_array, numbers_in
@@ -65,10 +66,9 @@ def _unfit(column: pa.Array, type_: DataType) -> _Unfit | None:
         rows = np.zeros(len(column), bool)
         rows[numbers_in(pc.list_parent_indices(column))[found.values]] = True
         return _Unfit(rows, f"an element of the list: {found.reason}")
-    unit = UNIT_US.get(type_.unit, 1)
-    if type_.name == "timestamp" and unit > 1:
-        values = column.cast(pa.int64())
-        return _some(pc.not_equal(pc.multiply(pc.divide(values, unit), unit), values), f"the instant is no whole number of {type_.unit}")
+    if type_.name == "timestamp":
+        lost = mask_array(lost_instants(numbers_in(column.cast(pa.int64())), type_))
+        return _some(pc.and_(lost, column.is_valid()), lost_instants_reason(type_))
     if type_.name == "binary" and not _is_utf8(column):
         return _some(
             mask_array(np.array([not _is_utf8(column.slice(row, 1)) for row in range(len(column))], bool)), "the bytes are no text in UTF-8"

@@ -99,7 +99,8 @@ class LineFormat:
     def cut(self, path: str, size: int) -> Iterator[Extent]:
         with closing(self.open_file(path)) as file, _readable(path):
             starts = [_line_after(file, 0, size) if self.header else _behind_mark(file)]
-            starts += [_line_after(file, nominal - 1, size) for nominal in range(self.block_bytes, size, self.block_bytes)]
+            for nominal in range(self.block_bytes, size, self.block_bytes):  # a line that ends behind the next one too is looked for once
+                starts.append(starts[-1] if starts[-1] >= nominal else _line_after(file, nominal - 1, size))
             for start, end in zip(starts, [*starts[1:], size], strict=True):
                 if start < end:
                     yield Extent(start, end, _first_time(file, start, end, self.longest, self.parser))

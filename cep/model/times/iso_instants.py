@@ -19,7 +19,10 @@ _US = timedelta(microseconds=1)
 _CYCLE_YEARS = 400  # after which the calendar is the same again; Python's own has the years 1 to 9999
 _CYCLE_US = timedelta(days=146_097) // _US
 _BASE = datetime(2000, 1, 1, tzinfo=UTC)
-_BASE_US = (_BASE - datetime(1970, 1, 1, tzinfo=UTC)) // _US
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BASE_US = (_BASE - _EPOCH) // _US
+#: first and last instant (µs) of the years 1 to 9999, which ISO 8601 writes with four digits
+FOUR_DIGIT_YEARS_US = tuple((each.replace(tzinfo=UTC) - _EPOCH) // _US for each in (datetime.min, datetime.max))
 
 
 class Instant(int):

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 
 from pyspark.sql import Column, functions
 from pyspark.sql.functions import coalesce, lit, regexp_extract, try_multiply, try_subtract, when
 
 from cep.model.schema import UNIT_US, DataType
+from cep.model.times.iso_instants import FOUR_DIGIT_YEARS_US
 from driver.spark.expressions.numbers import whole_quotient
 
 _MILLISECOND, _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: first and last instant (µs) of the years 1 to 9999, which ISO 8601 writes with four digits
-_WRITABLE = tuple((year.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) for year in (datetime.min, datetime.max))
 
 #: As `cep.kernels.literals` reads it. Groups: date, hour, minute, second, the fraction's first six digits; sign, hour, minute of the zone.
 _ISO = (
@@ -71,12 +69,12 @@ def _number(digits: Column) -> Column:
     return coalesce(digits.try_cast("long"), lit(0))
 
 
-def instant_text(us: Column) -> Column:
-    """NULL outside the years 1 to 9999."""
+def instant_text(us: Column, between: str = " ") -> Column:
+    """NULL outside the years 1 to 9999; `between` stands between day and time."""
     clock = [functions.pmod(us, lit(size)) for size in (_DAY, _HOUR, _MINUTE, _SECOND)]
     parts = [whole_quotient(rest, size) for rest, size in zip(clock, (_HOUR, _MINUTE, _SECOND, 1), strict=True)]
-    text = functions.concat(_date(us).cast("string"), functions.format_string(" %02d:%02d:%02d.%06dZ", *parts))
-    return when(us.between(*_WRITABLE), text)
+    text = functions.concat(_date(us).cast("string"), functions.format_string(f"{between}%02d:%02d:%02d.%06dZ", *parts))
+    return when(us.between(*FOUR_DIGIT_YEARS_US), text)
 
 
 def _date(us: Column) -> Column:

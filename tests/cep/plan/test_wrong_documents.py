@@ -113,6 +113,15 @@ def test_a_table_whose_columns_are_no_utf_8(tmp_path: Path) -> None:
         checked_files(query, {}, (str(tmp_path),))
 
 
+def test_a_table_in_csv_is_looked_at_as_it_is_read(tmp_path: Path) -> None:
+    """Before, a row over 1 MiB and a line of names alone were refused."""
+    names = [field["name"] for field in EXAMPLES["lookup"]["operators"][0]["table"]["schema"]]
+    query = queries.from_json(changed("/operators/0/table/path", f"{tmp_path}/t.csv", EXAMPLES["lookup"]))
+    for rows in ("", f"\n{'x' * 3_000_000}{',' * (len(names) - 1)}\n"):
+        (tmp_path / "t.csv").write_text(",".join(names) + rows)
+        checked_files(query, {}, (str(tmp_path),))
+
+
 def test_a_glob_through_a_link_names_nothing_outside(tmp_path: Path) -> None:
     """Neither a file's name, nor whether there is one."""
     inside, outside = tmp_path / "data", tmp_path / "private"

@@ -213,14 +213,19 @@ def test_text_files_in_several_micro_batches(tmp_path: Path, monkeypatch: pytest
 
 
 def test_outputs_in_files(tmp_path: Path) -> None:
+    """Text has instants as text sources read them; rows with one that has no text of four digits, or no integer of its unit, are left out
+    of it. Before, ns were written as text, and µs cut off."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text(text_of(range(20)))
-    kept = of_text(tmp_path / "in").filter("f", col("v") > 3).map("m", t=col("t"), v=col("v") * 2, k=col("k"))
-    for format_ in ("text", "arrow"):
+    kept = of_text(tmp_path / "in").filter("f", col("v") > 3)
+    at, ns = (9 - col("v")) * 60_000_000_000_000_001, col("v") * 1_800_000_000_000_001  # µs: 4 is in the year 11476, and 6 in 2312
+    instants = {"at": at.cast("timestamp[us]").cast("timestamp"), "ns": ns.cast("timestamp[us]").cast("timestamp[ns]")}
+    kept = kept.map("m", t=col("t"), v=col("v") * 2, k=col("k"), **instants)
+    for format_, rows in (("text", 3), ("arrow", 8)):
         with deploy(kept.output("out", folder=tmp_path / format_, format=format_), master=MASTER) as running:
-            assert running.wait().status()["rows"] == {"out": 8}
+            assert running.wait().status()["rows"] == {"out": rows}
     lines = "".join(path.read_text() for path in (tmp_path / "text").glob("*.csv")).splitlines()
-    assert sorted(lines) == sorted(f"{t * 10},{t % 7 * 2},k{t % 3}" for t in range(20) if t % 7 > 3)
+    assert sorted(lines) == sorted(f"{t * 10},10,k{t % 3},9575-04-19T18:40:00.000004Z,9000000000000005000" for t in (5, 12, 19))
     tables = [pa.ipc.open_stream(path).read_all() for path in (tmp_path / "arrow").glob("*.arrows")]
     assert sum(table.num_rows for table in tables) == 8
     with pytest.raises(QueryError, match="is there already"):

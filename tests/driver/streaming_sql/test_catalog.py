@@ -47,6 +47,20 @@ def test_a_stream_of_files() -> None:
     assert streams.to_json(found) == streams.to_json(declared)
 
 
+def test_flags_ignore_case() -> None:
+    """Before, TRUE was none in `header`, and in `clock` it was false."""
+    found = defined("""
+        CREATE STREAM f (a BIGINT NOT NULL) WITH (connector = 'files', path = '/d/*.csv', header = TRUE);
+        CREATE STREAM c (t TIMESTAMP(3), WATERMARK FOR t AS t) WITH (clock = True); CREATE SINK o WITH (path = '/d/out', overwrite = TRUE);
+        CREATE STREAM d (t TIMESTAMP(3), WATERMARK FOR t AS t) WITH (clock = FALSE);
+    """)
+    given, clocked, unclocked, sink = (found.find(name) for name in "fcdo")
+    assert isinstance(given, streams.Stream) and isinstance(clocked, streams.Stream) and isinstance(unclocked, streams.Stream)
+    assert streams.to_json(given) == streams.to_json(files("f", a=int, paths="/d/*.csv", header=True))
+    assert (clocked.watermark, unclocked.watermark) == ("clock", None)
+    assert isinstance(sink, NamedSink) and sink.files is not None and sink.files.overwrite
+
+
 def test_tables_sinks_functions() -> None:
     found = defined("""
         CREATE TABLE side (key BIGINT, since TIMESTAMP(3) NOT NULL) WITH (path = '/d/side.parquet', versions = 'SINCE', refresh = '1 m');

@@ -108,7 +108,8 @@ FORMS: dict[str, tuple[str, Callable[[], Query]]] = {
     ),
     "time": (
         "SELECT at + INTERVAL '90' SECOND AS a, date_trunc('hour', at) AS b, EXTRACT(YEAR FROM at) AS c, hour(at) AS d, "
-        "date_format(at, 'yyyy-MM-dd HH:mm') AS e FROM bid WHERE at > TIMESTAMP '2024-01-01 00:00:00'",
+        "date_format(at, 'yyyy-MM-dd HH:mm') AS e, date_format(at, 'yyyy-MM-dd''T''HH:mm ''o''''clock (HH)''') AS f, weekday(at) AS g, "
+        "to_timestamp(channel) AS h, to_timestamp_ltz(price, 0) AS i FROM bid WHERE at > TIMESTAMP '2024-01-01 00:00:00'",
         lambda: bid.filter("where", col("at") > lit("2024-01-01 00:00:00", "timestamp[us]")).map(
             "select",
             a=col("at") + 90_000_000,
@@ -116,6 +117,10 @@ FORMS: dict[str, tuple[str, Callable[[], Query]]] = {
             c=col("at").year(),
             d=col("at").hour(),
             e=format_time(col("at"), "%Y-%m-%d %H:%M"),
+            f=format_time(col("at"), "%Y-%m-%dT%H:%M o'clock (HH)"),
+            g=col("at").weekday() % 7,
+            h=col("channel").cast("timestamp").cast("timestamp[us]"),
+            i=col("price").cast("timestamp[s]"),
         ),
     ),
     "texts": (

@@ -11,7 +11,7 @@ from cep.errors import QueryError
 from driver import sql
 from driver.streaming_sql.errors import CODES, SqlError
 from driver.streaming_sql.functions import AGGREGATES, SCALARS
-from driver.streaming_sql.wrong import WRONG, errors_page, refusals
+from driver.streaming_sql.wrong import GIVEN, WRONG, errors_page, refusals
 from tests.support.paths import ROOT
 
 REFUSALS = list(refusals())
@@ -34,6 +34,20 @@ def test_a_wrong_statement_is_refused(code: str, statement: str, said: SqlError 
     assert shown[2:][column : column + 20] == line[said.column - 1 :][:20][: len(shown[2:]) - column]
     assert "Traceback" not in message and "sqlglot" not in message and "<class" not in message
     assert ";" in message or ":" in message
+
+
+def test_a_cast_is_advised_only_where_one_helps() -> None:
+    """Before, a CAST was advised, too, of what has to be a constant, and a constant in place of constants."""
+    for statement, advice in (
+        ("SELECT replace(channel, lower(channel), 'x') AS x FROM bid", "a constant"),
+        ("SELECT round(price / 3, -1) AS x FROM bid", ""),
+        ("SELECT split_part(channel, '/', -1) AS x FROM bid", ""),
+        ("SELECT upper(price) AS x FROM bid", "a CAST of one of them"),
+        ("SELECT split(channel, price) AS x FROM bid", "a CAST of one of them"),
+    ):
+        with pytest.raises(SqlError) as caught:
+            sql(GIVEN + statement)
+        assert caught.value.instead == advice, statement
 
 
 def test_the_page_is_made_of_them() -> None:

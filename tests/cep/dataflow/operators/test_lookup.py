@@ -20,17 +20,18 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from cep.dataflow.operators.static_table import read_table
+from cep.dataflow.operators.static_table import read_pieces, read_table
 from cep.errors import DataError
 from cep.kernels.columns import columns_to_arrow
 from cep.kernels.jit import interpreted
 from cep.model.functions import last
+from cep.model.limits import VALUE_BYTES_MAX
 from cep.model.operators import Aggregate, Lookup
 from cep.model.query import Output, Query
 from cep.model.schema import Schema
 from cep.model.tables import StaticTable
 from cep.model.windows import TimeWindow
-from cep.world.store import DiskStore
+from cep.world.store import DiskStore, ReadableFile
 from tests.reference import assert_same_answer
 from tests.reference.engine import TimedRow
 from tests.support.joining import KEYS, Sides, equal, execution, is_float, query, ran, sides
@@ -217,6 +218,34 @@ def test_a_column_twice_is_refused_where_it_is_declared(name: str, tmp_path: Pat
     Path(path).write_bytes(Path(path).read_bytes().replace(b"QQQQQQQQ", b"\xff\xfeQQQQQQ"))
     with pytest.raises(DataError, match=f"table '{path}': cannot be read: .*utf-8"):
         read_table(StaticTable(Schema.of({"k": "int64"}), path), DiskStore())
+
+
+def _in_pieces(table: StaticTable) -> list[dict[str, Any]]:
+    with ReadableFile(DiskStore().open(str(table.path))) as file:
+        return [row for piece in read_pieces(table, file) for row in columns_to_arrow(piece, table.schema).to_pylist()]
+
+
+def _at_once(table: StaticTable) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = columns_to_arrow(read_table(table, DiskStore()), table.schema).to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("read", [_at_once, _in_pieces])
+def test_rows_of_csv_may_be_long_and_have_line_ends_anywhere(read: Callable[[StaticTable], list[dict[str, Any]]], tmp_path: Path) -> None:
+    """Before, a row over 1 MiB made the table unreadable, if only for a column that nobody reads; and so did a line end in quotes that came
+    behind the first MiB, or names without a line end."""
+    table = StaticTable(Schema.of({"k": str, "v": "int64?"}), str(tmp_path / "t.csv"))
+    texts = [f"{i}\n{'x' * 1000}" for i in range(4000)]
+    rows = "".join(f'"{text}",{i},\n' for i, text in enumerate(texts))
+    Path(str(table.path)).write_text(f"k,v,unread\n{rows}long,1,{'y' * 2_500_000}\nlast,,")
+    found = read(table)
+    assert found[:4000] == [{"k": text, "v": i} for i, text in enumerate(texts)]
+    assert found[4000:] == [{"k": "long", "v": 1}, {"k": "last", "v": None}]
+    Path(str(table.path)).write_text("v,k")
+    assert read(table) == []
+    Path(str(table.path)).write_text(f"k,v\n{'y' * 2 * VALUE_BYTES_MAX},1\n")
+    with pytest.raises(DataError, match=f"table '{table.path}': cannot be read: a row of more than {VALUE_BYTES_MAX:,} bytes"):
+        read(table)
 
 
 @pytest.mark.parametrize("name", WRITERS)

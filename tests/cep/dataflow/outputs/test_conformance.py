@@ -32,14 +32,17 @@ from cep.dataflow.outputs.output import EdgeOutput
 from cep.dataflow.outputs.sink import WRITERS, FileSink, SinkChannel
 from cep.dataflow.outputs.staged import Staged
 from cep.dataflow.sources.blocks import cut_blocks
+from cep.dataflow.sources.json_lines import JsonLinesParser
 from cep.dataflow.sources.opening import format_of
 from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Stop
 from cep.errors import ClusterError
 from cep.kernels.columns import columns_from_arrow, to_arrow
 from cep.kernels.jit import interpreted
+from cep.kernels.text import READABLE
 from cep.model.schema import Schema
 from cep.model.sinks import SINK_FORMATS, ArrowSink, JsonLinesSink, ParquetSink, SinkFiles, TextSink
 from cep.model.streams import JsonLinesFiles, ParquetFiles, SourceFiles, Stream
+from cep.model.times.iso_instants import FOUR_DIGIT_YEARS_US
 from cep.world.store import DiskStore, MemoryStore
 
 SCHEMA = Schema.of({"n": "int64", "x": "float64?", "s": "string?", "t": "timestamp[ms]", "when": "timestamp", "b": "bool"})
@@ -295,3 +298,24 @@ def test_rows_that_json_has_no_place_for_are_letters(tmp_path: Path) -> None:
     assert staged is not None and len(Path(staged.path).read_text().splitlines()) == 2
     assert letters.counts == {"s": 3}
     assert ["'b'" in letter.reason or "'t'" in letter.reason or "'l'" in letter.reason for letter in letters.letters] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("type_", "first", "last"), [("timestamp", *FOUR_DIGIT_YEARS_US), ("timestamp[ns]", -((2**63 - 1) // 1000), (2**63 - 1) // 1000)]
+)
+def test_json_has_the_instants_that_it_is_read_with_and_the_others_are_letters(type_: str, first: int, last: int, tmp_path: Path) -> None:
+    """Before, ns wrapped around, and an instant of a year behind 9999 was written as one of another year."""
+    letters, schema = DeadLetters(), Schema.of({"t": f"{type_}?", "l": f"list<{type_}>"})
+    wanted = [{"t": first, "l": [last, None]}, {"t": None, "l": []}]
+    odd = [{"t": first - 1, "l": []}, {"t": last + 1, "l": []}, {"t": 2**61, "l": []}, {"t": None, "l": [0, first - 1]}]
+    sink = FileSink(JsonLinesSink(str(tmp_path)), "s", 0, schema, letters)
+    sink.write(batch([*odd, *wanted], schema))
+    staged = sink.stage()
+    assert staged is not None and letters.counts == {"s": 4}
+    data = Path(staged.path).read_bytes()
+    with interpreted():
+        parsed = JsonLinesParser(schema, set(schema.names), None).parse(np.frombuffer(data + bytes(READABLE), np.uint8), 0, len(data), 10)
+    assert not parsed.bad
+    columns = {name: to_arrow(column) for name, column in parsed.columns.items()}
+    assert columns["t"].cast(pa.int64()).to_pylist() == [row["t"] for row in wanted]
+    assert columns["l"].cast(pa.list_(pa.int64())).to_pylist() == [row["l"] for row in wanted]

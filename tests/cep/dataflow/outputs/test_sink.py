@@ -30,6 +30,7 @@ from cep.model import query as queries
 from cep.model.query import Output
 from cep.model.schema import Schema
 from cep.model.sinks import ArrowSink, TextSink
+from cep.model.times.iso_instants import FOUR_DIGIT_YEARS_US
 from cep.world.store import MemoryStore
 
 SCHEMA = Schema.of(
@@ -42,19 +43,22 @@ SCHEMA = Schema.of(
         "when": "timestamp",
         "text": str,
         "maybe": "int64?",
+        "exact": "timestamp[ns]",
     }
 )
 
 TEXTS = st.text(st.characters(exclude_characters=",\r\n", exclude_categories=("Cs",)), max_size=40)
-INSTANTS = st.integers(-(2**40), 2**40)
+WRITTEN_INSTANTS = st.integers(*FOUR_DIGIT_YEARS_US)
+NS_MAX_US = (2**63 - 1) // 1000
 ROWS = st.fixed_dictionaries(
     {
         "n": st.integers(-(2**63), 2**63 - 1),
         "small": st.integers(-(2**31), 2**31 - 1),
         "x": st.floats(allow_nan=False),
         "flag": st.booleans(),
-        "at": INSTANTS.map(lambda t: t * 1000),
-        "when": INSTANTS,
+        "at": WRITTEN_INSTANTS.map(lambda t: t // 1000 * 1000),
+        "when": WRITTEN_INSTANTS,
+        "exact": st.integers(-NS_MAX_US, NS_MAX_US),
         "text": TEXTS,
         "maybe": st.none() | st.integers(-(2**63), 2**63 - 1),
     }
@@ -123,17 +127,19 @@ def test_rows_of_a_file_are_written_as_they_stand_there(rows: list[tuple[str, st
         assert len(unwritten) == (odd != b";")
 
 
-ROW = {"n": 1, "small": 2, "x": 0.5, "flag": True, "at": 3000, "when": 4, "text": "a", "maybe": None}
+ROW = {"n": 1, "small": 2, "x": 0.5, "flag": True, "at": 3000, "when": 4, "text": "a", "maybe": None, "exact": 5}
 
 
 def test_a_record_as_it_stands_in_the_file() -> None:
     records, _ = TextRows(SCHEMA, ";").write(batch([ROW]).columns)
-    assert records.tobytes() == b"1;2;0.5;true;3;1970-01-01T00:00:00.000004Z;a;\n"
+    assert records.tobytes() == b"1;2;0.5;true;3;1970-01-01T00:00:00.000004Z;a;;5000\n"
 
 
 @pytest.mark.parametrize(
     ("field", "value", "reason"),
-    [("text", "x" * 100 + "," + "y" * 30, "separator"), ("text", "a\nb", "line end"), ("at", 3001, "no whole number of ms")],
+    [("text", "x" * 100 + "," + "y" * 30, "separator"), ("text", "a\nb", "line end"), ("at", 3001, "no whole number of ms")]
+    + [("exact", us, "the years 1677 to 2262") for us in (NS_MAX_US + 1, -NS_MAX_US - 1, 2**61)]
+    + [("when", us, "the years 1 to 9999") for us in (FOUR_DIGIT_YEARS_US[0] - 1, FOUR_DIGIT_YEARS_US[1] + 1, 2**61)],
 )
 def test_what_cannot_be_written_is_a_dead_letter(tmp_path: Path, field: str, value: object, reason: str) -> None:
     letters = DeadLetters()
@@ -173,7 +179,7 @@ def test_a_file_that_is_there_is_replaced_only_if_asked(tmp_path: Path) -> None:
         FileSink(TextSink(str(tmp_path)), "out", 0, SCHEMA, DeadLetters())
     sink = opened(TextSink(str(tmp_path), header=True, overwrite=True), "out", 0, SCHEMA, DeadLetters())
     sink.send(Fail("SQ1", 0, "cause"), 0, MIN_TIME, MIN_TIME)
-    assert (tmp_path / ".out-00000.csv.staged").read_text() == "n,small,x,flag,at,when,text,maybe\n"
+    assert (tmp_path / ".out-00000.csv.staged").read_text() == "n,small,x,flag,at,when,text,maybe,exact\n"
 
 
 def committed(folder: Path, attempt: int) -> CommittedSink:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -536,6 +537,22 @@ class CountingStore(DiskStore):
 
     def open(self, path: str) -> File:
         return CountedFile(super().open(path), self)
+
+
+@pytest.mark.parametrize("header", [False, True])
+def test_a_line_longer_than_many_blocks_is_gone_through_once_to_cut_its_file(header: bool, tmp_path: Path) -> None:
+    """Before, from each multiple of the block's bytes to its end. Where blocks begin is what it was: behind the line over a multiple."""
+    path, store, block = tmp_path / "long.csv", CountingStore(), 1024
+    lines = [b"1,2\n"] * 300 + [b"9" * (block << 10) + b"\n"] + [b"3,4\n"] * 600
+    path.write_bytes(b"".join(lines))
+    ends = list(accumulate(map(len, lines)))
+    stream = Stream("s", Schema.of({"a": "int64", "b": "int64"}), files=TextFiles((str(path),), block_bytes=block, header=header))
+    with interpreted():
+        extents = list(format_of(stream, {"a"}, store).cut(str(path), ends[-1]))
+    starts = {next(end for end in ends if end >= multiple) for multiple in range(block, ends[-1], block)} - {ends[-1]}
+    assert [extent.start for extent in extents] == sorted(starts | {len(lines[0]) if header else 0})
+    assert [extent.end for extent in extents] == [*(extent.start for extent in extents[1:]), ends[-1]]
+    assert store.bytes_read < 4 * ends[-1]
 
 
 @pytest.mark.parametrize("name", ["parquet", "arrow"])
