@@ -174,22 +174,24 @@ class PartitionRun:
         self._number = int(given.numbers[-1]) + 1 if len(given.numbers) else self._number
 
     def _send_rows(self, publisher: Publisher, rows: pa.RecordBatch, first: int, called: Callable[[int], str]) -> None:
-        """All but those that do not fit the stream."""
-        left = 0
-        while rows.num_rows:
+        """All but those that do not fit the stream, in their order."""
+        left = [(0, rows.num_rows)]  # the next ones last
+        while left:
+            begin, end = left.pop()
+            if begin == end:
+                continue
+            piece = rows.slice(begin, end - begin)
             try:
-                self._sent(publisher.send(rows, first=first))
-                return
+                self._sent(publisher.send(piece, first=first + begin))
             except DataError as error:
                 if error.row is None and self.run.format is None:
                     raise ConnectorError(f"{self.partition}: {error}") from None
                 if error.row is None:  # no row of a file fits
-                    self._letter(called(left), str(error), _shown(rows, 0), rows.num_rows)
-                    return
-                if error.row:
-                    self._sent(publisher.send(rows.slice(0, error.row), first=first))
-                self._letter(called(left + error.row), str(error), _shown(rows, error.row))
-                left, rows, first = left + error.row + 1, rows.slice(error.row + 1), first + error.row + 1
+                    self._letter(called(begin), str(error), _shown(piece, 0), len(piece))
+                    continue
+                at = begin + error.row
+                self._letter(called(at), str(error), _shown(rows, at))
+                left += [(at + 1, end), (begin, at)]  # of another column a row before may not fit, too
 
     def _sent(self, rows: int) -> None:
         self.run.figures.took(rows)

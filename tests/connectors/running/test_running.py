@@ -212,6 +212,21 @@ def test_a_file_that_makes_no_sense_does_not_keep_those_behind_it_from_being_rea
     assert told[0][1] == "column 'n' stands there twice" and "1152921504606846976" in told[1][2]
 
 
+def test_rows_that_do_not_fit_are_left_out_whichever_field_says_so_first(tmp_path: Path) -> None:
+    """Of the rows before the first one that is named one does not fit, too: by another field."""
+    (tmp_path / "in").mkdir()
+    file = ArrowTables().file_of(pa.RecordBatch.from_pydict({"a": [1, 2, 3, 2**40, 5], "b": [1, None, 3, 4, 5]}))
+    (tmp_path / "in" / "0").write_bytes(file)
+    document = {"name": "a", "stream": "s", "from": {"connector": "files", "path": str(tmp_path / "in"), "format": "arrow"}}
+    cluster: Any = Taken(stream("s", a="int32", b="int64"))
+    run = SourceRun(described(document), 1, cluster, Notes(tmp_path / "notes"))
+    run.start()
+    until(lambda: run.figures.dead_letters == 2 and len(cluster.rows) == 3 or run.figures.failures)
+    run.stop()
+    assert run.join() and [row["a"] for row in cluster.rows] == [1, 3, 5] and run.figures.failures == 0
+    assert sorted(each["place"].rpartition("/")[2] for each in run.figures.letters) == ["0@2", "0@4"]
+
+
 class FencedTwice(ConnectorRun):
     """What it writes to gives its transactions up, twice."""
 
