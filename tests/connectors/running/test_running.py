@@ -221,7 +221,7 @@ def test_rows_that_do_not_fit_are_left_out_whichever_field_says_so_first(tmp_pat
     cluster: Any = Taken(stream("s", a="int32", b="int64"))
     run = SourceRun(described(document), 1, cluster, Notes(tmp_path / "notes"))
     run.start()
-    until(lambda: run.figures.dead_letters == 2 and len(cluster.rows) == 3 or run.figures.failures)
+    until(lambda: (run.figures.dead_letters == 2 and len(cluster.rows) == 3) or run.figures.failures)
     run.stop()
     assert run.join() and [row["a"] for row in cluster.rows] == [1, 3, 5] and run.figures.failures == 0
     assert sorted(each["place"].rpartition("/")[2] for each in run.figures.letters) == ["0@2", "0@4"]
