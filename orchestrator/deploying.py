@@ -15,8 +15,8 @@ from cep.plan import physical
 from cep.plan.physical import FilesByStream, PhysicalPlan
 from cep.plan.planner import plan as make_plan
 from cep.plan.upgrading import Upgrade, upgraded
-from orchestrator.registry import encode
 from orchestrator.state.cluster_state import ClusterState
+from orchestrator.state.desired_nodes import encode
 from orchestrator.state.feeds import sources
 
 _LOG = logging.getLogger(__name__)
