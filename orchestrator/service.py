@@ -42,11 +42,11 @@ from orchestrator.state.checkpoint_budget import LED_S
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.desired_nodes import names_of
 from orchestrator.state.events import (
-    ClearCheckpoints,
     ClusterCommand,
     Connected,
     Delete,
     Event,
+    ForgetCheckpoints,
     HostsSeen,
     ManagerDied,
     ManagersLive,
@@ -346,7 +346,7 @@ class Service:
         self.quarantine.clear()
         self._state = self._new_state()
         with suppress(ClusterError):  # what cannot be written is set aside
-            self._put(self._state.restore(self._registry.read_all(), self.now()))
+            self._put(self._state.restore(self._registry.read_all(), self.now(), self._manifests.last_epoch()))
         if self._members is not None:
             self._see(node("keys"), OfferMembersKey(self._members))
         self.leads, self.leader = True, self.config.rest
@@ -371,6 +371,7 @@ class Service:
     def _drop_office(self) -> None:
         """Forgets everything: from now on another orchestrator may decide."""
         self.leads = False
+        self._manifests.drop()
         self._answers.refuse(NotLeading(None))
 
     def now(self) -> Now:
@@ -383,7 +384,7 @@ class Service:
         self._put(self._state.handle(event, self.now()))
 
     def _put(self, commands: Iterable[ClusterCommand]) -> None:
-        """To be written with the next flush; manifests at once, for what names them must not be there before."""
+        """To be written with the next flush; manifests at once, for what names them must not be there before. Files go behind it."""
         failed: list[ManifestFailed] = []
         nodes: list[NodeCommand] = []
         for command in commands:
@@ -391,12 +392,12 @@ class Service:
                 why = self._manifests.write(command)
                 failed += [ManifestFailed(command.query, why)] * bool(why)
                 continue
-            if isinstance(command, ClearCheckpoints):
-                self._manifests.clear(command.folder)
+            if isinstance(command, ForgetCheckpoints):
+                self._manifests.forget(command.query, command.epoch)
                 continue
             nodes.append(command)
             if isinstance(command, Delete) and command.path.startswith(node("checkpoints", "")):
-                self._manifests.forget(names_of(command.path)[0])
+                self._manifests.forget(names_of(command.path)[0], self._state.epoch)
         self._registry.put(nodes)
         for each in failed:
             self._handle(each)

@@ -47,6 +47,7 @@ class ClusterModel:
 
     def __init__(self, quarantine: Quarantine, quotas: Quotas) -> None:
         self.quarantine, self.quotas = quarantine, quotas
+        self.epoch = 0  # of the last deployment
         self.queries: dict[str, QueryRecord] = {}
         self.plans: dict[str, PhysicalPlan] = {}
         self.plan_documents: dict[str, Any] = {}

@@ -40,7 +40,6 @@ class Deployments:
 
     def __init__(self, model: ClusterModel, catalog: Catalog, desired: DesiredNodes, checkpoints: Checkpoints) -> None:
         self.model, self.catalog, self.desired, self.checkpoints = model, catalog, desired, checkpoints
-        self.epoch = 0
         self.release_at = Deadlines()  # of queries that are over: then they cannot be read any more
         self.lease_until = Deadlines()  # of queries that have a lease: then that ends
         self._look_at = 0.0  # when it is to be looked again whether one that has lost an instance manager can go on
@@ -56,12 +55,12 @@ class Deployments:
         hosts = {worker.im: self.model.managers[worker.im].process for worker in plan.workers}
         if query.name in self.model.blames and self.model.blames[query.name].document != fingerprint(queries.to_json(query)):
             self._forgive(query.name)
-        self.epoch += 1
-        self.desired.put(node("queries"), {"epoch": self.epoch})
+        self.model.epoch += 1
+        self.desired.put(node("queries"), {"epoch": self.model.epoch})
         for stream in query.streams:
             if stream.name not in plan.feeds:
                 self.catalog.declare_read(stream)
-        record = QueryRecord(query.name, queries.to_json(query), self.epoch, hosts, start, owner=owner, lease_s=lease_s)
+        record = QueryRecord(query.name, queries.to_json(query), self.model.epoch, hosts, start, owner=owner, lease_s=lease_s)
         self.model.queries[query.name] = record
         self._begin_lease(record, now)
         self.model.remember_plan(query.name, plan, physical.to_json(plan))
