@@ -67,6 +67,7 @@ _LOG = logging.getLogger(__name__)
 _PAUSE_S = 0.2  # between attempts while the connection is half there
 _LOOK_S = 1.0  # between ticks where it cannot be told when one is due
 T = TypeVar("T")
+E = TypeVar("E", bound=Event)
 
 
 class NotLeading(ClusterError):
@@ -153,6 +154,7 @@ class Service:
         self._registry = Registry(coordination, lambda path: self.mailbox.put(_Changed(path)), self.quarantine)
         self._election = Election(coordination, candidate, lambda path: self.mailbox.put(_Wake()))
         self._fence = -1
+        self.since = 0.0  # the steady time at which the term begins
         self._state = self._new_state()
         self._manifests = Manifests(store or DiskStore(own=True), config.checkpoints)
         self._rings = RingSweep(rings)
@@ -182,6 +184,16 @@ class Service:
     def do(self, *events: Event) -> Future[None]:
         """Has the events handled and what follows from them written together. Raises what `ClusterState.handle` does."""
         return self.ask(lambda _: self._handle_all(events))
+
+    def do_due(self, due: Callable[[ClusterState], Sequence[E]]) -> Future[Sequence[E]]:
+        """Has the events handled that `due` makes of the state, before it is another; which they were. Raises what `do` does."""
+
+        def done(state: ClusterState) -> Sequence[E]:
+            events = due(state)
+            self._handle_all(events)
+            return events
+
+        return self.ask(done)
 
     def open_publishers(self, publishers: Sequence[PublisherRecord]) -> Future[None]:
         """All of them or, raising Conflict, none."""
@@ -342,6 +354,7 @@ class Service:
             self.leader = self._election.leader()
             return
         self._coordination.claim()
+        self.since = self.now().steady
         self._fence = self._election.take_office()
         self.quarantine.clear()
         self._state = self._new_state()
