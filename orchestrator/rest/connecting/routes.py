@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request
 
-from cep.errors import QueryError, meant
+from cep.errors import QueryError
 from cep.model.limits import check_name
-from cep.model.query import Query
-from connectors.documents import Described, WrongDocument, described, kinds
+from connectors.documents import Described, kinds
 from orchestrator.rest import models, views
-from orchestrator.rest.api import Api, InjectedApi, confirmed
+from orchestrator.rest.api import Api, InjectedApi
 from orchestrator.rest.bodies import DocumentRoute, document
+from orchestrator.sinks import check_columns, checked_document
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.connectors import ConnectorRecord
 from orchestrator.state.events import DeclareConnector, ForgetConnector, HoldConnectors
@@ -62,7 +62,7 @@ async def declare_connector(name: str, request: Request, api: InjectedApi, dry_r
     if isinstance(found, dict) and found.setdefault("name", name) != name:
         raise QueryError(f"the name is {found['name']!r} in the document and {name!r} in the address", "/name")
     check_name("a connector", name, "/name")
-    checked = _checked(found)
+    checked = checked_document(found)
     _check_folders(checked, api.config.data)
     if not checked.is_source:
         check_columns(checked, await api.ask(lambda state: views.columns(state, checked.stream)))
@@ -104,14 +104,6 @@ async def infos(api: Api) -> list[Mapping[str, Any]]:
     return [_info(api, each) for each in await api.ask(_records)]
 
 
-def _checked(found: Any) -> Described:
-    """Raises QueryError."""
-    try:
-        return described(found)
-    except WrongDocument as wrong:
-        raise QueryError(str(wrong), wrong.pointer) from None
-
-
 def _check_folders(found: Described, data: tuple[str, ...]) -> None:
     """Raises QueryError: it would read or write where the cluster's queries may not."""
     for option, folder in found.options.folders():
@@ -119,28 +111,6 @@ def _check_folders(found: Described, data: tuple[str, ...]) -> None:
             side = "from" if found.is_source else "to"
             known = ", ".join(data) or "none: `cep up --data FOLDER`"
             raise QueryError(f"{folder!r} is under none of the cluster's folders ({known})", f"/{side}/{option}")
-
-
-def check_columns(found: Described, there: Sequence[str] | None) -> None:
-    """Raises QueryError: an option of a sink names a column that its stream has not. None: nothing is known of the stream yet."""
-    for option, column in found.options.wanted_columns():
-        if there is not None and column not in there:
-            known = f"{meant(column, there)}; it has {', '.join(there)}"
-            raise QueryError(f"{option}: stream {found.stream!r} has no column {column!r}{known}", f"/to/{option}")
-
-
-async def check_sinks(api: Api, query: Query) -> None:
-    """Raises QueryError: a sink that is declared already names a column that an output of the query has not."""
-    streams = {each.stream for each in query.outputs}
-    declared = [each for each in await api.ask(_records) if "to" in each.document and each.document["stream"] in streams]
-    if not declared:
-        return
-    schemas = views.output_schemas(await confirmed(api.service.plan(query, await api.files(query))))
-    for record in declared:
-        try:
-            check_columns(_checked(record.document), [field["name"] for field in schemas[record.document["stream"]]])
-        except QueryError as error:
-            raise QueryError(f"connector {record.name!r}: {error.message}") from None
 
 
 def _records(state: ClusterState) -> list[ConnectorRecord]:
