@@ -15,8 +15,9 @@ from cep.plan import physical
 from cep.plan.physical import FilesByStream, PhysicalPlan
 from cep.plan.planner import plan as make_plan
 from cep.plan.upgrading import Upgrade, upgraded
-from orchestrator.registry import encode
+from orchestrator.sinks import check_sinks
 from orchestrator.state.cluster_state import ClusterState
+from orchestrator.state.desired_nodes import encode
 from orchestrator.state.feeds import sources
 
 _LOG = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ def planned(
     state.check_new(query, owner, instead)
     check_references(queries.to_json(query), config.modules)
     known, feeds = sources(state, query)
+    check_sinks(state.connectors.records.values(), query, lambda: known)
     machines = state.machines(config.host, topology)
     plan = make_plan(query, known, state.workers(query.name, query.options.exclusive), machines, config.numa, files, feeds, config.recover)
     encode(node("plans", query.name), physical.to_json(plan))  # too large is said before anything has changed
@@ -46,6 +48,7 @@ def upgrade_of(state: ClusterState, query: Query, config: ClusterConfig, fresh: 
     """What becomes of each part of the query of that name that is deployed. Raises NotFound, Conflict, QueryError."""
     record = state.query(query.name)
     check_references(queries.to_json(query), config.modules)
+    check_sinks(state.connectors.records.values(), query, lambda: sources(state, query)[0])
     found = upgraded(state.plans[record.name], query, fresh)
     if found.plan is not None:
         encode(node("plans", query.name), physical.to_json(found.plan))

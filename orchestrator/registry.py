@@ -7,18 +7,17 @@ Rules:
    allows, pipelined, each checking the fence: the version of `/orchestrator`, which every new leader raises. A deposed
    leader's transaction fails as a whole.
 4. A write whose outcome is unknown (connection lost) stays pending; before it is tried again, what is there is read.
-5. What cannot be read, or not be written, concerns that node alone: it is set aside (`quarantine.py`), and the rest goes on.
+5. What cannot be read, or not be written, concerns that node alone: it is set aside (`quarantine.py`) until it can, and the rest goes on.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from cep.config import node
-from cep.errors import ClusterError, TooLarge
+from cep.errors import ClusterError
 from cep.model.hosts import Host
 from cep.world.coordination import (
     BadVersion,
@@ -38,11 +37,9 @@ from cep.world.coordination import (
     transactions,
 )
 from orchestrator.records import InstanceManager, Status
+from orchestrator.state.desired_nodes import encode
 from orchestrator.state.events import NodeCommand, Put
 from orchestrator.state.quarantine import Quarantine, decode, readable
-
-NODE_BYTES_MAX = 900_000
-"""ZooKeeper's packets end at 1 MiB (jute.maxbuffer), and a larger one shows only as a lost connection."""
 
 _KINDS = (
     "streams",
@@ -77,17 +74,6 @@ class _Unwritable(Exception):
         self.path, self.error = path, error
 
 
-def encode(path: str, value: Any) -> bytes:
-    """JSON. Raises TooLarge: more than a node can hold."""
-    data = json.dumps(value, separators=(",", ":")).encode()
-    if len(data) > NODE_BYTES_MAX:
-        raise TooLarge(
-            f"{path} would take {len(data):,} bytes, and a ZooKeeper node holds {NODE_BYTES_MAX:,}: "
-            "cut the query into several, or give it a lower parallelism"
-        )
-    return data
-
-
 class Registry:
     """Reads with watches, and fenced writes. `changed` is a watch: it is called with the path that changed."""
 
@@ -98,13 +84,14 @@ class Registry:
         self._parents: set[str] = set()
         self._pending: dict[str, Any] = {}
         self._uncertain: set[str] = set()
+        self._unwritable: dict[str, bool] = {}  # path of a node that was set aside so -> is there another value for it since?
         self._seen: dict[str, dict[str, Status]] = {}
 
     # --- reading
 
     def read_all(self) -> dict[str, Any]:
         """path -> value of every node the orchestrator writes; what was pending or seen before is forgotten."""
-        self._known, self._pending, self._uncertain, self._seen = {}, {}, set(), {}
+        self._known, self._pending, self._uncertain, self._unwritable, self._seen = {}, {}, set(), {}, {}
         self._ensure(node(kind) for kind in (*_KINDS, "ims", "status", "hosts"))
         self._coordination.sync()
         level = [node(kind) for kind in _KINDS]
@@ -211,9 +198,11 @@ class Registry:
             try:
                 data = encode(command.path, command.value) if isinstance(command, Put) else _GONE
             except Exception as error:
-                self.quarantine.set_aside(command.path, error)
+                self._set_aside(command.path, error)
                 wrong = error if isinstance(error, ClusterError) else ClusterError(f"{command.path}: {type(error).__name__}: {error}")
                 continue
+            if command.path in self._unwritable:
+                self._unwritable[command.path] = True
             self._pending.pop(command.path, None)  # the last word comes last
             self._pending[command.path] = data
         if wrong is not None:
@@ -242,7 +231,7 @@ class Registry:
                     raise ConnectionLost("what is there changes all the time") from error
                 continue
             except _Unwritable as unwritable:
-                self.quarantine.set_aside(unwritable.path, unwritable.error)
+                self._set_aside(unwritable.path, unwritable.error)
                 del self._pending[unwritable.path]
                 continue
             for path, data in self._pending.items():
@@ -250,7 +239,14 @@ class Registry:
                     self._known.pop(path, None)
                 else:
                     self._known[path] = data
+            for path in [path for path, anew in self._unwritable.items() if anew and path in self._pending]:
+                del self._unwritable[path]
+                self.quarantine.release(path)
             self._pending, self._uncertain = {}, set()
+
+    def _set_aside(self, path: str, why: Exception) -> None:
+        self._unwritable[path] = False
+        self.quarantine.set_aside(path, why)
 
     def _refresh(self) -> None:
         """Reads what is there, of what a lost connection left in doubt."""

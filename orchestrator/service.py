@@ -42,11 +42,11 @@ from orchestrator.state.checkpoint_budget import LED_S
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.desired_nodes import names_of
 from orchestrator.state.events import (
-    ClearCheckpoints,
     ClusterCommand,
     Connected,
     Delete,
     Event,
+    ForgetCheckpoints,
     HostsSeen,
     ManagerDied,
     ManagersLive,
@@ -67,6 +67,7 @@ _LOG = logging.getLogger(__name__)
 _PAUSE_S = 0.2  # between attempts while the connection is half there
 _LOOK_S = 1.0  # between ticks where it cannot be told when one is due
 T = TypeVar("T")
+E = TypeVar("E", bound=Event)
 
 
 class NotLeading(ClusterError):
@@ -153,6 +154,7 @@ class Service:
         self._registry = Registry(coordination, lambda path: self.mailbox.put(_Changed(path)), self.quarantine)
         self._election = Election(coordination, candidate, lambda path: self.mailbox.put(_Wake()))
         self._fence = -1
+        self.since = 0.0  # the steady time at which the term begins
         self._state = self._new_state()
         self._manifests = Manifests(store or DiskStore(own=True), config.checkpoints)
         self._rings = RingSweep(rings)
@@ -182,6 +184,16 @@ class Service:
     def do(self, *events: Event) -> Future[None]:
         """Has the events handled and what follows from them written together. Raises what `ClusterState.handle` does."""
         return self.ask(lambda _: self._handle_all(events))
+
+    def do_due(self, due: Callable[[ClusterState], Sequence[E]]) -> Future[Sequence[E]]:
+        """Has the events handled that `due` makes of the state, before it is another; which they were. Raises what `do` does."""
+
+        def done(state: ClusterState) -> Sequence[E]:
+            events = due(state)
+            self._handle_all(events)
+            return events
+
+        return self.ask(done)
 
     def open_publishers(self, publishers: Sequence[PublisherRecord]) -> Future[None]:
         """All of them or, raising Conflict, none."""
@@ -342,11 +354,12 @@ class Service:
             self.leader = self._election.leader()
             return
         self._coordination.claim()
+        self.since = self.now().steady
         self._fence = self._election.take_office()
         self.quarantine.clear()
         self._state = self._new_state()
         with suppress(ClusterError):  # what cannot be written is set aside
-            self._put(self._state.restore(self._registry.read_all(), self.now()))
+            self._put(self._state.restore(self._registry.read_all(), self.now(), self._manifests.last_epoch()))
         if self._members is not None:
             self._see(node("keys"), OfferMembersKey(self._members))
         self.leads, self.leader = True, self.config.rest
@@ -371,6 +384,7 @@ class Service:
     def _drop_office(self) -> None:
         """Forgets everything: from now on another orchestrator may decide."""
         self.leads = False
+        self._manifests.drop()
         self._answers.refuse(NotLeading(None))
 
     def now(self) -> Now:
@@ -383,7 +397,7 @@ class Service:
         self._put(self._state.handle(event, self.now()))
 
     def _put(self, commands: Iterable[ClusterCommand]) -> None:
-        """To be written with the next flush; manifests at once, for what names them must not be there before."""
+        """To be written with the next flush; manifests at once, for what names them must not be there before. Files go behind it."""
         failed: list[ManifestFailed] = []
         nodes: list[NodeCommand] = []
         for command in commands:
@@ -391,12 +405,12 @@ class Service:
                 why = self._manifests.write(command)
                 failed += [ManifestFailed(command.query, why)] * bool(why)
                 continue
-            if isinstance(command, ClearCheckpoints):
-                self._manifests.clear(command.folder)
+            if isinstance(command, ForgetCheckpoints):
+                self._manifests.forget(command.query, command.epoch)
                 continue
             nodes.append(command)
             if isinstance(command, Delete) and command.path.startswith(node("checkpoints", "")):
-                self._manifests.forget(names_of(command.path)[0])
+                self._manifests.forget(names_of(command.path)[0], self._state.epoch)
         self._registry.put(nodes)
         for each in failed:
             self._handle(each)

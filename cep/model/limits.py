@@ -98,6 +98,9 @@ CAUSE_CHARS_MAX = 20_000
 #: Subscriptions to one stream: every assignment of an instance that puts it out holds them all, and a node of ZooKeeper holds a megabyte.
 SUBSCRIPTIONS_MAX = 2000
 
+#: Bytes of all subscriptions to the outputs of a query, as ZooKeeper has them: some 190 each, and seven thousand where names are long.
+SUBSCRIPTIONS_BYTES_MAX = 500_000
+
 #: Applications of a cluster, and what each may have of a kind.
 APPLICATIONS_MAX, APPLICATION_PARTS_MAX = 1000, 5000
 

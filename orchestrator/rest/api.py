@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Annotated, Any, TypeVar
 
@@ -11,7 +11,7 @@ from fastapi import Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from cep.config import ClusterConfig
-from cep.errors import ClusterError
+from cep.errors import CepError, ClusterError
 from cep.model.limits import DIGITS_MAX, WAIT_S_MAX
 from cep.model.query import Query as CepQuery
 from cep.plan.physical import FilesByStream
@@ -20,6 +20,7 @@ from cep.service.token_file import Tokens
 from cep.world.store import DiskStore, Store
 from orchestrator.file_sources import checked_files
 from orchestrator.metrics.client import MetricClient
+from orchestrator.records import PublisherRecord
 from orchestrator.rest import models
 from orchestrator.rest.audit import AuditLog
 from orchestrator.rest.bodies import access_of
@@ -39,7 +40,7 @@ POLL_S_MAX = 60.0
 """The longest long-poll."""
 
 VANISHED_S = POLL_S_MAX + 10.0
-"""A publisher that was not heard of for so long counts as closed: ten seconds past its longest poll."""
+"""A publisher that was not heard of for so long since it opened counts as closed: ten seconds past its longest poll."""
 
 T = TypeVar("T")
 
@@ -55,16 +56,27 @@ class Api:
         self.store: Store = DiskStore()
         self.connectors = ConnectorBoard()
         self.flame_turn = asyncio.Lock()
-        self.heard: dict[tuple[str, str], float] = {}  # (stream, publisher) -> when it last asked for its readers
+        self.heard: dict[tuple[str, str], float] = {}  # (stream, publisher) -> when it opened, or last asked for its readers, in `_term`
+        self._term = -1
 
     def hear(self, stream: str, publisher: str) -> None:
-        """A publisher that is open is alive: its long-polls are its lease, and one that never named itself has none to lose."""
-        self.heard[stream, publisher] = self.now()
+        """A publisher that opens is alive, and one that asks for its readers: that is its lease."""
+        self._leases()[stream, publisher] = self.now()
 
     def has_vanished(self, stream: str, publisher: str) -> bool:
-        """It used to ask for its readers and has stopped (rule 4.11)."""
-        now = self.now()
-        return now - self.heard.get((stream, publisher), now) > VANISHED_S
+        """It has not asked for its readers for long (rule 4.11): of one that was open when this term began, not since then."""
+        return self.now() - self._leases().get((stream, publisher), self.service.since) > VANISHED_S
+
+    def vanished(self, state: ClusterState, streams: Iterable[str]) -> list[ClosePublisher]:
+        """What closes those of `streams` that have."""
+        there = [each for stream in streams for each in state.publishers[stream].values()]
+        return [ClosePublisher(each.stream, each.name, each.endpoint) for each in there if self.has_vanished(each.stream, each.name)]
+
+    def _leases(self) -> dict[tuple[str, str], float]:
+        """What was heard in another term, before another orchestrator led, says nothing."""
+        if self._term != self.service.term:
+            self._term, self.heard = self.service.term, {}
+        return self.heard
 
     def now(self) -> float:
         """Seconds that never step back."""
@@ -74,11 +86,28 @@ class Api:
         """Seconds since 1970, by the clock of the orchestrator's decisions."""
         return self.service.now().wall
 
+    async def open_publishers(self, publishers: Sequence[PublisherRecord]) -> None:
+        """All of them or, raising Conflict, none. Their leases begin before that: none is judged by what was heard of its name before."""
+        before = {(each.stream, each.name): self._leases().get((each.stream, each.name)) for each in publishers}
+        for each in publishers:
+            self.hear(each.stream, each.name)
+        try:
+            await confirmed(self.service.open_publishers(publishers))
+        except CepError:
+            self.heard = {key: at for key, at in {**self.heard, **before}.items() if at is not None}
+            raise
+
+    async def close_publishers(self, due: Callable[[ClusterState], list[ClosePublisher]]) -> None:
+        """Closes those that `due` says when they are closed: a list that was made before would name some that have opened again."""
+        before = dict(self._leases())
+        for closed in await confirmed(self.service.do_due(due)):
+            key = closed.stream, closed.name
+            if key in before and self.heard.get(key) == before[key]:
+                del self.heard[key]
+
     async def forget_vanished(self) -> None:
         """Closes the publishers that have vanished, so that no new query waits for them."""
-        for stream, publisher in [each for each in self.heard if self.has_vanished(*each)]:
-            await self.do(ClosePublisher(stream, publisher))
-            self.heard.pop((stream, publisher), None)
+        await self.close_publishers(lambda state: self.vanished(state, state.publishers))
 
     async def ask(self, question: Callable[[ClusterState], T]) -> T:
         """An answer from the state."""

@@ -78,9 +78,7 @@ async def open_publishers(openings: Annotated[list[models.OpeningOf], Body(max_l
             published(state, opening.stream)
 
     await api.ask(check)
-    await confirmed(api.service.open_publishers([PublisherRecord(o.stream, o.name, o.endpoint) for o in openings]))
-    for opening in openings:
-        api.heard.pop((opening.stream, opening.name), None)
+    await api.open_publishers([PublisherRecord(o.stream, o.name, o.endpoint) for o in openings])
 
     def opened(state: ClusterState) -> dict[str, Any]:
         found = [{"stream": views.declaration(state, o.stream), "readers": views.stream_readers(state, o.stream)} for o in openings]
@@ -112,15 +110,10 @@ async def close_publishers(closings: Annotated[list[models.ClosingOf], Body(max_
     """Closes publishers; the answer says for each, in their order, which readers it has to tell, and of what."""
 
     def due(state: ClusterState) -> list[ClosePublisher]:
-        there = [publisher for stream in {c.stream for c in closings} for publisher in state.publishers[stream].values()]
-        vanished = [ClosePublisher(p.stream, p.name, p.endpoint) for p in there if api.has_vanished(p.stream, p.name)]
         asked = [ClosePublisher(c.stream, c.name, c.endpoint) for c in closings if not _is_replaced(state, c)]
-        return list(dict.fromkeys([*asked, *vanished]))
+        return [*asked, *api.vanished(state, sorted({c.stream for c in closings}))]
 
-    events = await api.ask(due)
-    await confirmed(api.service.do(*events))
-    for event in events:
-        api.heard.pop((event.stream, event.name), None)
+    await api.close_publishers(due)
     return await api.ask(lambda state: [_closed(state, closing) for closing in closings])
 
 

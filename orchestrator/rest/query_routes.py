@@ -21,7 +21,6 @@ from orchestrator.rest import audit, models, views
 from orchestrator.rest.api import Api, InjectedApi, Timeout, Until, Wait, confirmed
 from orchestrator.rest.bodies import DocumentRoute, document
 from orchestrator.rest.client import client_of
-from orchestrator.rest.connecting.routes import check_sinks
 from orchestrator.rest.disk_room import check_room
 from orchestrator.rest.examples import EXAMPLES
 from orchestrator.rest.sql_texts import is_sql, query_of_text
@@ -84,7 +83,6 @@ async def deploy(
     check_room(api.store, api.config.home)
     files = await api.files(query)
     await api.forget_vanished()
-    await check_sinks(api, query)
     await confirmed(api.service.deploy(query, files, start, client_of(request.scope)))
     goal = "running" if start else "ready"
     settled = await _settled(api, query.name, goal, timeout) if wait else True
@@ -137,7 +135,6 @@ async def explain_document(request: Request, api: InjectedApi, name: Name = None
     deployed is refused as deploying it would be."""
     query = await read_query(request, api, name or "explained")
     plan = await confirmed(api.service.plan(query, await api.files(query)))
-    await check_sinks(api, query)
     return {"text": await run_in_threadpool(explain, plan), "pictures": await run_in_threadpool(pictures, plan)}
 
 
@@ -216,7 +213,6 @@ async def upgrade(
     """
     query = await read_query(request, api, name)
     await api.files(query)  # all its paths may be read
-    await check_sinks(api, query)
     return await upgraded(name, query, api, dry_run, timeout if wait else None, fresh)
 
 

@@ -21,7 +21,6 @@ from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import (
     ClosePublisher,
     DeclareStream,
-    OpenPublisher,
     Subscribe,
     UndeclareStream,
     Unsubscribe,
@@ -90,11 +89,11 @@ async def readers(
 
 @router.post("/streams/{name}/publishers", response_model=models.Readers)
 async def open_publisher(name: str, opening: models.Opening, api: InjectedApi) -> Any:
-    """Opens a publisher, a partition of the stream; the answer says where it sends. The same name goes on where it was."""
+    """Opens a publisher, a partition of the stream; the answer says where it sends. The same name goes on where it was. One that does not
+    ask for its readers counts as closed."""
     await api.ask(lambda state: published(state, name))
     check_name("a publisher", opening.name, "/name")
-    await api.do(OpenPublisher(PublisherRecord(name, opening.name, opening.endpoint)))
-    api.heard.pop((name, opening.name), None)
+    await api.open_publishers([PublisherRecord(name, opening.name, opening.endpoint)])
     return await api.ask(lambda state: _readers(state, name, None))
 
 
@@ -102,11 +101,12 @@ async def open_publisher(name: str, opening: models.Opening, api: InjectedApi) -
 async def close_publisher(name: str, publisher: str, api: InjectedApi, keep_open: bool = False, endpoint: str | None = None) -> Any:
     """Closes a publisher; `last`: no other is open, and it has to tell its readers that the stream ends. With `endpoint`, where it is: one
     that another process has opened since under its name stays open."""
-    for other in await api.ask(lambda state: list(state.publishers[name].values())):
-        is_meant = other.name == publisher and endpoint in (None, other.endpoint)
-        if is_meant or api.has_vanished(name, other.name):
-            await api.do(ClosePublisher(name, other.name, other.endpoint))
-            api.heard.pop((name, other.name), None)
+
+    def due(state: ClusterState) -> list[ClosePublisher]:
+        asked = [] if state.is_replaced(name, publisher, endpoint) else [ClosePublisher(name, publisher, endpoint)]
+        return [*asked, *api.vanished(state, [name])]
+
+    await api.close_publishers(due)
     return {"last": await api.ask(lambda state: not state.publishers[name] and not keep_open)}
 
 

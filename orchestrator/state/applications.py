@@ -39,7 +39,7 @@ class Applications:
                 self.forget(name)
 
     def put(self, record: ApplicationRecord) -> None:
-        """Raises Conflict: another application has one of these, or there are as many applications as may be."""
+        """Raises Conflict: another application has one of these, or there are as many applications as may be; TooLarge."""
         if record.name not in self.by_name and len(self.by_name) >= APPLICATIONS_MAX:
             raise Conflict(f"{len(self.by_name):,} applications, expected at most {APPLICATIONS_MAX:,}")
         for other in self.by_name.values():
@@ -47,8 +47,8 @@ class Applications:
                 shared = set(getattr(record, kind)).intersection(getattr(other, kind)) if other.name != record.name else ()
                 for name in sorted(shared):
                     raise Conflict(f"{called} {name!r} belongs to application {other.name!r}; give it another name, or take it out there")
-        self.by_name[record.name] = record
         self._desired.put(node("applications", record.name), record.to_json())
+        self.by_name[record.name] = record
 
     def forget(self, name: str) -> None:
         """Raises NotFound, or Conflict: something of it is there yet."""

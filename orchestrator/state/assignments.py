@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cep.config import node
 from cep.plan.physical import Instance
-from orchestrator.records import Process, QueryRecord
+from orchestrator.records import BucketTable, Process, QueryRecord
 from orchestrator.state import moves
 from orchestrator.state.cluster_model import ClusterModel
 
@@ -18,12 +18,17 @@ def nodes(model: ClusterModel, record: QueryRecord) -> Iterator[tuple[str, Any]]
     yield node("plans", record.name), model.plan_documents[record.name]
     tables = model.tables.get(record.name)
     if tables:
-        yield node("tables", record.name), {"name": record.name, "tables": {head: each.to_json() for head, each in tables.items()}}
+        yield tables_node(record.name, tables)
     if record.name in model.checkpoints:
         yield node("checkpoints", record.name), model.checkpoints[record.name].to_json()
     if not record.released:
         for instance in (*model.plans[record.name].instances, *moves.newcomers(record)):
             yield node("assignments", instance.im, moves.node_name(record.name, instance)), _assignment(model, record, instance)
+
+
+def tables_node(name: str, tables: Mapping[str, BucketTable]) -> tuple[str, Any]:
+    """Of a query some of whose buckets have moved."""
+    return node("tables", name), {"name": name, "tables": {head: each.to_json() for head, each in tables.items()}}
 
 
 def _process(record: QueryRecord, instance: Instance) -> Process:

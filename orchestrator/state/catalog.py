@@ -16,6 +16,7 @@ from orchestrator.records import PublisherRecord, Status, SubscriptionRecord
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.desired_nodes import DesiredNodes
 from orchestrator.state.life_cycle import is_over
+from orchestrator.state.quotas import check_subscribed
 
 
 class Catalog:
@@ -25,18 +26,18 @@ class Catalog:
         self.model, self.desired = model, desired
 
     def declare(self, stream: Stream) -> None:
-        """Raises Conflict: it is declared differently, or is an output of a query, whose event time it carries (rule 4.4)."""
+        """Raises Conflict: it is declared differently, or is an output of a query, whose event time it carries (rule 4.4); TooLarge."""
         live = [name for name in self.model.feeding(stream.name) if not is_over(self.model.queries[name].state)]
         if live and (stream.event_time is not None or stream.files is not None):
             raise Conflict(f"stream {stream.name!r} is an output of query {live[0]!r} and has its event time; take another name")
         self.declare_read(stream)
 
     def declare_read(self, stream: Stream) -> None:
-        """One that a query reads, which may give it new columns. Raises Conflict: it is declared differently."""
+        """One that a query reads, which may give it new columns. Raises Conflict: it is declared differently; TooLarge."""
         declared = self.model.check_declared(stream)
         if declared is not self.model.streams.get(stream.name):
-            self.model.streams[stream.name] = declared
             self.desired.put(node("streams", stream.name), stream_documents.to_json(declared))
+            self.model.streams[stream.name] = declared
 
     def undeclare(self, name: str) -> None:
         """Raises NotFound, or Conflict: it is in use."""
@@ -78,8 +79,9 @@ class Catalog:
                 self.desired.delete(node("publishers", stream))
 
     def subscribe(self, subscription: SubscriptionRecord, resumes: bool = False) -> list[str]:
-        """The queries it concerns. Raises Conflict: the stream has too many, or can be the output of no query. NotFound: it `resumes` what
-        there is not. QueryError: its endpoint is none of a client, or its query does not recover, and it is to be `resumable`."""
+        """The queries it concerns. Raises Conflict: the stream has too many, or too long ones, or can be the output of no query.
+        NotFound: it `resumes` what there is not. QueryError: its endpoint is none of a client, or it is to be `resumable`, and its query
+        does not recover."""
         _check_is_clients(subscription.endpoint, (manager.endpoint for manager in self.model.managers.values()))
         declared, feeding = self.model.streams.get(subscription.stream), self.model.feeding(subscription.stream)
         if declared is not None and (declared.event_time is not None or declared.files is not None) and not feeding:
@@ -91,6 +93,7 @@ class Catalog:
         if subscription.id not in there:
             self.model.quotas.check_subscribers(subscription.stream, len(there) + 1)
         subscription = _held(subscription, there.get(subscription.id), resumes)
+        self._check_room(subscription, there.get(subscription.id))
         if not there:  # a folder of its own, which goes with the last
             self.desired.put(node("subscriptions", subscription.stream), None)
         self.model.subscriptions.put(subscription.stream, subscription.id, subscription)
@@ -102,6 +105,17 @@ class Catalog:
         for name in feeding:
             if not (is_over(self.model.queries[name].state) or recovers(self.model.plans[name])):
                 raise QueryError(f"query {name!r} does not recover, so nothing of it is resumed: options(recover=...)", "/resumable")
+
+    def _check_room(self, subscription: SubscriptionRecord, known: SubscriptionRecord | None) -> None:
+        """In place of the one that is `known`. Raises Conflict: what has to be written with it could not be."""
+        stream, subscribed = subscription.stream, self.model.subscriptions
+        more = subscribed.size(subscription) - (0 if known is None else subscribed.size(known))
+        if more <= 0:
+            return
+        check_subscribed(f"stream {stream!r}", subscribed.total(stream) + more)
+        for record in self.model.putting_out(stream):
+            if not is_over(record.state):
+                self.model.check_size(record, self.model.outputs_of(record.name), more)
 
     def unsubscribe(self, stream: str, id_: str, claim: str | None = None) -> list[str]:
         """The queries it concerns. With a `claim`: another process may have it by now."""

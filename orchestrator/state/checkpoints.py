@@ -29,7 +29,7 @@ from orchestrator.records import CommittedCheckpoint, Now, QueryCheckpoints, Que
 from orchestrator.state.checkpoint_budget import CheckpointBudget
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.desired_nodes import DesiredNodes
-from orchestrator.state.events import ClearCheckpoints, WriteManifest
+from orchestrator.state.events import ForgetCheckpoints, WriteManifest
 from orchestrator.state.losses import missing
 
 LATELY = 4  # of the mean cost of the last checkpoints, the part of the last one; the second of an attempt counts as it is
@@ -75,7 +75,7 @@ class Checkpoints:
         """A query that recovers has none yet."""
         if recovers(self.model.plans[name]):
             self.model.checkpoints[name] = QueryCheckpoints()
-            self.desired.do(ClearCheckpoints(folder_of(name, self.model.queries[name].epoch)))
+            self.desired.do(ForgetCheckpoints(name, self.model.queries[name].epoch - 1))
 
     def forget(self, name: str) -> None:
         self._courses.pop(name, None)

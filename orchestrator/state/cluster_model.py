@@ -7,7 +7,7 @@ are (instance managers, statuses) is as it was last seen.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
@@ -34,11 +34,12 @@ from orchestrator.records import (
 )
 from orchestrator.state import moves
 from orchestrator.state.blame import Blame, Deaths, check_blame
+from orchestrator.state.desired_nodes import as_json
 from orchestrator.state.exclusive import closed_to
-from orchestrator.state.grouped import GroupedMap
+from orchestrator.state.grouped import GroupedMap, SizedMap
 from orchestrator.state.life_cycle import is_over
 from orchestrator.state.quarantine import Quarantine
-from orchestrator.state.quotas import Quotas
+from orchestrator.state.quotas import Quotas, check_size
 
 
 class ClusterModel:
@@ -46,13 +47,14 @@ class ClusterModel:
 
     def __init__(self, quarantine: Quarantine, quotas: Quotas) -> None:
         self.quarantine, self.quotas = quarantine, quotas
+        self.epoch = 0  # of the last deployment
         self.queries: dict[str, QueryRecord] = {}
         self.plans: dict[str, PhysicalPlan] = {}
         self.plan_documents: dict[str, Any] = {}
         self.tables: dict[str, dict[str, BucketTable]] = defaultdict(dict)  # query -> subquery -> its buckets, where they have moved
         self.streams: dict[str, Stream] = {}
         self.publishers: GroupedMap[str, PublisherRecord] = GroupedMap()  # stream -> name -> publisher
-        self.subscriptions: GroupedMap[str, SubscriptionRecord] = GroupedMap()  # stream -> id -> subscription
+        self.subscriptions: SizedMap[str, SubscriptionRecord] = SizedMap(lambda each: len(as_json(each.to_json())) + 1)  # stream -> id
         self.managers: Mapping[str, InstanceManager] = {}
         self.hosts: Mapping[str, Host] = {}  # those that have joined, by name
         self.leaving: dict[str, Evacuation] = {}  # host -> how it is to be left
@@ -90,13 +92,15 @@ class ClusterModel:
 
     def check_new(self, query: Query, owner: str = "", instead: bool = False) -> None:
         """Raises Conflict: the name is set aside, or taken, unless it is meant `instead` of the query that has it; a stream is declared
-        differently, another query feeds an output stream, it has ended too many instance managers, or there are as many queries as may
-        be."""
+        differently, another query feeds an output stream, it has ended too many instance managers, or there are as many queries, or as much
+        of subscriptions to its outputs, as may be; TooLarge."""
         if query.name in self.quarantine.queries:
             self.query(query.name)
         if query.name in self.queries and not instead:
             raise Conflict(f"there is a query {query.name!r} already ({self.queries[query.name].state}); delete it first")
-        check_blame(self.blames.get(query.name), query.name, queries.to_json(query))
+        document, outputs = queries.to_json(query), {*(output.stream for output in query.outputs), query.late or ""}
+        check_blame(self.blames.get(query.name), query.name, document)
+        self.check_size(QueryRecord(query.name, document, 0, {}), outputs)
         others = (record for record in self.queries.values() if record.name != query.name and not is_over(record.state))
         self.quotas.check_query(query.name, owner, (record.owner for record in others))
         for stream in query.streams:
@@ -118,6 +122,12 @@ class ClusterModel:
         """The readers of its outputs. For a query that is over: those of then; later ones wait for the next."""
         all_ = [s for stream in sorted(self.outputs_of(record.name)) for s in self.subscriptions[stream].values()]
         return [s for s in all_ if (s.stream, s.id) in record.readers] if is_over(record.state) else all_
+
+    def check_size(self, record: QueryRecord, outputs: Iterable[str], more: int = 0) -> None:
+        """`more`: bytes of a subscription that is to come to one of its `outputs`. Raises TooLarge or Conflict: it could not be written
+        until it is over."""
+        subscribed = sum(self.subscriptions.total(stream) for stream in outputs)
+        check_size(record.name, len(as_json(record.to_json())), subscribed + more)
 
     def table(self, query: str, head: str) -> BucketTable:
         """Where the buckets of `head` are, or are on their way to."""

@@ -308,8 +308,9 @@ class ClusterState(ClusterModel):
 
     # --- taking over
 
-    def restore(self, nodes: Mapping[str, Any], now: Now) -> list[ClusterCommand]:
-        """Takes over what is written: path -> value, of all nodes the orchestrator writes. What is to be mended then."""
+    def restore(self, nodes: Mapping[str, Any], now: Now, epoch: int = 0) -> list[ClusterCommand]:
+        """Takes over what is written: path -> value, of all nodes the orchestrator writes. What is to be mended then. `epoch`: of a
+        deployment of which there is something elsewhere; the next one is later."""
         self.judge_from = now.steady + self.session_timeout_s
         kinds = {"streams": self._restore_stream, "publishers": self._restore_publisher, "subscriptions": self._restore_subscription}
         kinds |= {"blames": self._restore_blame, "evacuations": partial(self._restore_evacuation, now)}
@@ -329,7 +330,7 @@ class ClusterState(ClusterModel):
             self.quarantine.set_aside(path, "nothing of this cluster stands here")
         for path in empty_folders(nodes):
             self._desired.delete(path)
-        self._deployments.epoch = self._last_epoch(nodes)
+        self.epoch = max(epoch, self._last_epoch(nodes))
         self._desired.restore(nodes, self.queries.keys() | self.quarantine.queries.keys())
         self.inherited = {place for record in self.queries.values() for place in record.hosts.items()}
         for name in list(self.queries):

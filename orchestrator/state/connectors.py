@@ -9,8 +9,11 @@ from typing import Any
 from cep.config import node
 from cep.errors import NotFound, ProtocolError, meant
 from cep.model.shapes import read_shape
-from orchestrator.state.desired_nodes import DesiredNodes
+from orchestrator.state.desired_nodes import DesiredNodes, encode
 from orchestrator.state.events import DeclareConnector, ForgetConnector, HoldConnectors
+
+HOLDER_BYTES = 15_000
+"""Of two names, escaped, and a number, which every connector has as soon as a process runs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class DeclaredConnectors:
         return self.records[name]
 
     def handle(self, event: DeclareConnector | ForgetConnector | HoldConnectors, wall: float) -> None:
-        """`wall`: s since 1970. Raises NotFound."""
+        """`wall`: s since 1970. Raises NotFound, TooLarge."""
         match event:
             case DeclareConnector(name, document):
                 self.declare(name, document, wall)
@@ -55,9 +58,10 @@ class DeclaredConnectors:
                 self.hold(names, place, incarnation, wall)
 
     def declare(self, name: str, document: Mapping[str, Any], wall: float) -> None:
-        """The same again changes nothing; another one is taken by whoever has the one before."""
+        """The same again changes nothing; another one is taken by whoever has the one before. Raises TooLarge."""
         known = self.records.get(name)
         if known is None or known.document != document:
+            encode(node("connectors", name), asdict(ConnectorRecord(name, document)), HOLDER_BYTES)
             self._put(ConnectorRecord(name, document) if known is None else replace(known, document=document), wall)
 
     def forget(self, name: str) -> None:
@@ -90,10 +94,10 @@ class DeclaredConnectors:
 
     def _put(self, record: ConnectorRecord, wall: float) -> None:
         # What sinks write to outlives the cluster: one that is made anew is later than the one before it.
-        self.epoch = max(self.epoch + 1, int(wall * 1000))
-        self.records[record.name] = numbered = replace(record, epoch=self.epoch)
-        self._desired.put(node("connectors"), {"epoch": self.epoch})
+        numbered = replace(record, epoch=max(self.epoch + 1, int(wall * 1000)))
         self._desired.put(node("connectors", record.name), asdict(numbered))
+        self._desired.put(node("connectors"), {"epoch": numbered.epoch})
+        self.epoch, self.records[record.name] = numbered.epoch, numbered
 
 
 @dataclass(frozen=True, slots=True)

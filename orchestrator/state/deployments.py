@@ -27,7 +27,7 @@ from orchestrator.state.blame import blamed, fingerprint
 from orchestrator.state.catalog import Catalog
 from orchestrator.state.checkpoints import Checkpoints, unchanged
 from orchestrator.state.cluster_model import ClusterModel
-from orchestrator.state.desired_nodes import DesiredNodes
+from orchestrator.state.desired_nodes import DesiredNodes, encode
 from orchestrator.state.life_cycle import DESIRED, LIFE_CYCLE, STARTABLE, STOPPING, is_over, step
 from orchestrator.state.losses import missing
 from orchestrator.state.tables import check_table
@@ -40,7 +40,6 @@ class Deployments:
 
     def __init__(self, model: ClusterModel, catalog: Catalog, desired: DesiredNodes, checkpoints: Checkpoints) -> None:
         self.model, self.catalog, self.desired, self.checkpoints = model, catalog, desired, checkpoints
-        self.epoch = 0
         self.release_at = Deadlines()  # of queries that are over: then they cannot be read any more
         self.lease_until = Deadlines()  # of queries that have a lease: then that ends
         self._look_at = 0.0  # when it is to be looked again whether one that has lost an instance manager can go on
@@ -56,12 +55,12 @@ class Deployments:
         hosts = {worker.im: self.model.managers[worker.im].process for worker in plan.workers}
         if query.name in self.model.blames and self.model.blames[query.name].document != fingerprint(queries.to_json(query)):
             self._forgive(query.name)
-        self.epoch += 1
-        self.desired.put(node("queries"), {"epoch": self.epoch})
+        self.model.epoch += 1
+        self.desired.put(node("queries"), {"epoch": self.model.epoch})
         for stream in query.streams:
             if stream.name not in plan.feeds:
                 self.catalog.declare_read(stream)
-        record = QueryRecord(query.name, queries.to_json(query), self.epoch, hosts, start, owner=owner, lease_s=lease_s)
+        record = QueryRecord(query.name, queries.to_json(query), self.model.epoch, hosts, start, owner=owner, lease_s=lease_s)
         self.model.queries[query.name] = record
         self._begin_lease(record, now)
         self.model.remember_plan(query.name, plan, physical.to_json(plan))
@@ -144,14 +143,16 @@ class Deployments:
         if self.model.is_moving(record, head):
             raise Conflict(f"buckets of {head} of query {name!r} are moving, to table version {present.version}; wait until they have")
         if table != present.table:
-            self.model.tables[name][head] = BucketTable(present.version + 1, table)
+            tables = self.model.tables[name] | {head: BucketTable(present.version + 1, table)}
+            encode(*assignments.tables_node(name, tables))
+            self.model.tables[name] = tables
         return [name]
 
     def _deal_anew(self, record: QueryRecord, head: str, table: tuple[int, ...], unasked: bool) -> list[str]:
         """The next attempt of a query that recovers has that table, behind a commit."""
         record = record if unasked else _without_unasked(record)
         self._check_free(record, "rebalanced")
-        with_table(self.model.plans[record.name], head, table)  # too large is said now
+        _check_plan(with_table(self.model.plans[record.name], head, table))  # too large is said now
         if table == planned_table(self.model.plans[record.name], head):
             self.model.queries[record.name] = replace(record, refused="")
         else:
@@ -185,7 +186,7 @@ class Deployments:
     def scale(self, name: str, subquery: str, instances: int) -> list[str]:
         """As soon as a checkpoint is committed. Raises NotFound, QueryError: it cannot have so many, or Conflict: not now."""
         record = _without_unasked(self.model.query(name))
-        scaled(self.model.plans[name], subquery, instances)
+        _check_plan(scaled(self.model.plans[name], subquery, instances))
         self._check_free(record, "scaled")
         if instances == self.model.plans[name].subquery(subquery).parallelism:
             raise Conflict(f"{subquery} of query {name!r} has {instances} instances already")
@@ -205,7 +206,10 @@ class Deployments:
         return [name]
 
     def _await_commit(self, record: QueryRecord, change: PendingChange) -> None:
-        self.model.queries[record.name] = replace(record, change=change, moves=record.moves + 1, refused="")
+        """Raises TooLarge, or Conflict: it would be too long with that."""
+        changed = replace(record, change=change, moves=record.moves + 1, refused="")
+        self.model.check_size(changed, self.model.outputs_of(record.name))
+        self.model.queries[record.name] = changed
 
     def _become(self, record: QueryRecord, now: Now) -> None:
         """What it was to become, if it can now; what it is may be another than when that was asked for."""
@@ -227,12 +231,13 @@ class Deployments:
             return record, None
         if change.table:
             check_table(there, change.subquery, change.table)
-            return record, with_table(there, change.subquery, change.table)
+            return record, _check_plan(with_table(there, change.subquery, change.table))
         if change.document is None:
-            return record, scaled(there, change.subquery, change.instances)
+            return record, _check_plan(scaled(there, change.subquery, change.instances))
         found = upgraded(there, queries.from_json(change.document), change.fresh)
         if found.plan is None:
             raise Conflict("; ".join(map(str, found.refused)))
+        _check_plan(found.plan)
         if record.name in self.model.blames:  # for what another query did
             self._forgive(record.name)
         return replace(record, document=queries.to_json(found.plan.written), strikes=0, suspect=()), found.plan
@@ -425,6 +430,12 @@ class Deployments:
         self.checkpoints.forget(name)
         self.desired.erase(name)
         self.model.forget_query(name)
+
+
+def _check_plan(plan: PhysicalPlan) -> PhysicalPlan:
+    """Raises TooLarge."""
+    encode(node("plans", plan.query.name), physical.to_json(plan))
+    return plan
 
 
 def _without_unasked(record: QueryRecord) -> QueryRecord:

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
 from cep.config import ROOT, node, query_of_node
+from cep.errors import TooLarge
 from orchestrator.state.events import ClusterCommand, Delete, Put
 
+NODE_BYTES_MAX = 900_000
+"""ZooKeeper's packets end at 1 MiB (jute.maxbuffer), and a larger one shows only as a lost connection."""
+
 _ASSIGNMENTS = node("assignments") + "/"
+_OF_QUERIES = tuple(node(kind) + "/" for kind in ("queries", "plans", "tables", "checkpoints", "assignments"))
+
+
+def as_json(value: Any) -> bytes:
+    """As it is written."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def encode(path: str, value: Any, growth: int = 0) -> bytes:
+    """JSON. Raises TooLarge: with `growth`, the bytes by which it may become longer of itself, it is more than a node can hold."""
+    data = as_json(value)
+    if len(data) > NODE_BYTES_MAX - growth:
+        parts = "cut the query into several, or give it a lower parallelism" if path.startswith(_OF_QUERIES) else "make it shorter"
+        raise TooLarge(f"{path[:200]} would take {len(data):,} bytes, and a ZooKeeper node holds {NODE_BYTES_MAX - growth:,}: {parts}")
+    return data
 
 
 class DesiredNodes:
@@ -21,6 +41,8 @@ class DesiredNodes:
         self._outbox: list[ClusterCommand] = []
 
     def put(self, path: str, value: Any) -> None:
+        """Raises TooLarge, and puts nothing: who asks for it changes nothing before."""
+        encode(path, value)
         self._outbox.append(Put(path, value))
 
     def delete(self, path: str) -> None:
@@ -45,7 +67,7 @@ class DesiredNodes:
             self.delete(path)
         for path, value in wanted.items():
             if path not in written or written[path] != value:
-                self.put(path, value)
+                self._outbox.append(Put(path, value))
         self._nodes[query] = wanted
 
     def erase(self, query: str) -> None:

@@ -349,11 +349,13 @@ class WriteManifest:
 
 
 @dataclass(frozen=True, slots=True)
-class ClearCheckpoints:
-    """A deployment begins: what is in `folder` is not its own, but of a cluster that had the folder of all checkpoints before."""
+class ForgetCheckpoints:
+    """What deployments of a query up to `epoch` have left among the cluster's checkpoints is to go when what is put with this is written; a
+    cluster that had the folder before may have left some."""
 
-    folder: str
+    query: str
+    epoch: int
 
 
 NodeCommand = Put | Delete
-ClusterCommand = NodeCommand | WriteManifest | ClearCheckpoints
+ClusterCommand = NodeCommand | WriteManifest | ForgetCheckpoints

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -44,3 +45,27 @@ class GroupedMap(Generic[K, V]):
         """Out of every group."""
         for group in list(self._groups):
             self.take(group, key)
+
+
+class SizedMap(GroupedMap[K, V]):
+    """One that knows how large the values of each group are together. `size`: of a value; the same value has always the same."""
+
+    def __init__(self, size: Callable[[V], int]) -> None:
+        super().__init__()
+        self.size, self._sizes = size, Counter[str]()
+
+    def total(self, group: str) -> int:
+        return self._sizes[group]
+
+    def put(self, group: str, key: K, value: V) -> None:
+        known = self[group].get(key)
+        self._sizes[group] += self.size(value) - (0 if known is None else self.size(known))
+        super().put(group, key, value)
+
+    def take(self, group: str, key: K) -> V | None:
+        value = super().take(group, key)
+        if value is not None:
+            self._sizes[group] -= self.size(value)
+        if group not in self:
+            del self._sizes[group]
+        return value

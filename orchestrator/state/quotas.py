@@ -6,8 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cep.config import ClusterConfig
-from cep.errors import Conflict
-from cep.model.limits import SUBSCRIPTIONS_MAX
+from cep.errors import Conflict, TooLarge
+from cep.model.limits import SUBSCRIPTIONS_BYTES_MAX, SUBSCRIPTIONS_MAX
+from orchestrator.state.desired_nodes import NODE_BYTES_MAX
+
+GROWTH_BYTES = 150_000
+"""By so much the record of a query may become longer of itself: why it failed, where its instances are, what its operators did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,27 @@ class Quotas:
     def check_subscribers(self, stream: str, there: int) -> None:
         """Likewise of subscriptions. Raises Conflict."""
         _check(f"stream {stream!r}", there, self.subscribers, "subscriptions (subscribers_max); end one first")
+
+
+def check_size(query: str, record: int, subscribed: int) -> None:
+    """Can its record, of so many bytes, be written until the query is over, and be so with all subscriptions to its outputs, of so many
+    bytes? They are in every assignment of an instance that puts one out, too. Raises TooLarge, or Conflict: they are too many."""
+    room = NODE_BYTES_MAX - GROWTH_BYTES - record
+    if room < 0:
+        raise TooLarge(
+            f"query {query!r}: {record:,} bytes would be written of it, and of what it is to become, expected at most {record + room:,}: "
+            "cut it into several, or let its lookups read their tables from files"
+        )
+    check_subscribed(f"query {query!r}", subscribed, min(room, SUBSCRIPTIONS_BYTES_MAX))
+
+
+def check_subscribed(which: str, there: int, most: int = SUBSCRIPTIONS_BYTES_MAX) -> None:
+    """Raises Conflict: subscriptions of more than `most` bytes."""
+    if there > most:
+        raise Conflict(
+            f"{which}: the subscriptions to its outputs would take {there:,} bytes, expected at most {most:,}; end some, or give them "
+            "shorter names"
+        )
 
 
 def _check(which: str, there: int, most: int | None, what: str) -> None:

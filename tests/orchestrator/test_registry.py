@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.config import node
+from cep.errors import TooLarge
 from cep.world.coordination import Connection, ConnectionLost, Znode
 from orchestrator.election import Candidate, Election
 from orchestrator.registry import Deposed, Registry
+from orchestrator.state.desired_nodes import NODE_BYTES_MAX
 from orchestrator.state.events import Delete, Put
 from simulation.clock import ProcessClock
 from simulation.coordination import SimulatedSession, SimulatedZooKeeper
@@ -117,6 +120,22 @@ def test_a_leader_whose_office_was_removed_is_none() -> None:
     with pytest.raises(Deposed):
         registry.flush(fence)
     assert standing(bench) == {}
+
+
+def test_what_could_not_be_written_is_set_aside_until_it_is() -> None:
+    bench = Bench(0)
+    _, registry, fence = bench.office("one")
+    path, other = node("streams", "a"), node("streams", "b")
+    registry.quarantine.set_aside(other, "it makes no sense")
+    for value in ("short", "x" * NODE_BYTES_MAX):
+        with suppress(TooLarge):
+            registry.put([Put(path, value), Put(other, 1)])
+    registry.flush(fence)
+    assert standing(bench) == {path: "short", other: 1} and registry.quarantine.nodes.keys() == {path, other}
+    registry.put([Put(path, "again")])
+    assert path in registry.quarantine.nodes
+    registry.flush(fence)
+    assert registry.quarantine.nodes.keys() == {other}, "that has another reason"
 
 
 def test_statuses_that_are_not_looked_at_stay_as_they_were() -> None:

@@ -20,10 +20,11 @@ from cep.model.query import Query
 from cep.world.coordination import Connection
 from cep.world.zookeeper import ZooKeeperSession
 from orchestrator.election import Candidate, Election
-from orchestrator.registry import NODE_BYTES_MAX, Deposed, Registry, encode
+from orchestrator.registry import Deposed, Registry
 from orchestrator.rest.models import QUERY_EXAMPLE
 from orchestrator.service import NotLeading, Service
 from orchestrator.state.cluster_state import ClusterState
+from orchestrator.state.desired_nodes import NODE_BYTES_MAX, encode
 from orchestrator.state.events import Delete, ForgetQuery, Put, StartQuery, StopQuery
 from tests.support.control_plane import SESSION_S, Cluster, Keeper, cluster, reached, steal_session
 from tests.support.waiting import HANG_S, until

@@ -59,7 +59,7 @@ def test_an_instance_on_its_way_that_counts_as_gone_is_found(monkeypatch: pytest
         return (each for each in _there(model, record) if move is None or (each.subquery, each.index) != (move.subquery, move.index))
 
     monkeypatch.setattr(evacuations, "_there", there)
-    assert "is gone" in wrong(75)
+    assert "is gone" in wrong(79)
 
 
 @pytest.mark.long

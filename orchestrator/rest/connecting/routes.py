@@ -8,14 +8,13 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from cep.errors import QueryError, meant
+from cep.errors import QueryError
 from cep.model.limits import check_name
-from cep.model.query import Query
-from cep.model.schema import Schema
-from connectors.documents import Described, WrongDocument, described, kinds
+from connectors.documents import Described, kinds
 from orchestrator.rest import models, views
-from orchestrator.rest.api import Api, InjectedApi, confirmed
+from orchestrator.rest.api import Api, InjectedApi
 from orchestrator.rest.bodies import DocumentRoute, document
+from orchestrator.sinks import check_columns, checked_document
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.connectors import ConnectorRecord
 from orchestrator.state.events import DeclareConnector, ForgetConnector, HoldConnectors
@@ -63,7 +62,7 @@ async def declare_connector(name: str, request: Request, api: InjectedApi, dry_r
     if isinstance(found, dict) and found.setdefault("name", name) != name:
         raise QueryError(f"the name is {found['name']!r} in the document and {name!r} in the address", "/name")
     check_name("a connector", name, "/name")
-    checked = _checked(found)
+    checked = checked_document(found)
     _check_folders(checked, api.config.data)
     if not checked.is_source:
         check_columns(checked, await api.ask(lambda state: views.schema_of(state, checked.stream)))
@@ -105,14 +104,6 @@ async def infos(api: Api) -> list[Mapping[str, Any]]:
     return [_info(api, each) for each in await api.ask(_records)]
 
 
-def _checked(found: Any) -> Described:
-    """Raises QueryError."""
-    try:
-        return described(found)
-    except WrongDocument as wrong:
-        raise QueryError(str(wrong), wrong.pointer) from None
-
-
 def _check_folders(found: Described, data: tuple[str, ...]) -> None:
     """Raises QueryError: it would read or write where the cluster's queries may not."""
     for option, folder in found.options.folders():
@@ -120,35 +111,6 @@ def _check_folders(found: Described, data: tuple[str, ...]) -> None:
             side = "from" if found.is_source else "to"
             known = ", ".join(data) or "none: `cep up --data FOLDER`"
             raise QueryError(f"{folder!r} is under none of the cluster's folders ({known})", f"/{side}/{option}")
-
-
-def check_columns(found: Described, schema: Schema | None) -> None:
-    """Raises QueryError: an option of a sink names a column that its stream has not, or its format cannot hold the stream's rows. None:
-    nothing is known of the stream yet."""
-    if schema is None:
-        return
-    for option, column in found.options.wanted_columns():
-        if column not in schema.names:
-            known = f"{meant(column, schema.names)}; it has {', '.join(schema.names)}"
-            raise QueryError(f"{option}: stream {found.stream!r} has no column {column!r}{known}", f"/to/{option}")
-    try:
-        found.check_rows(schema.arrow)
-    except ValueError as error:
-        raise QueryError(f"format: stream {found.stream!r}: {error}", "/to/format") from None
-
-
-async def check_sinks(api: Api, query: Query) -> None:
-    """Raises QueryError: a sink that is declared already cannot have the rows of an output of the query."""
-    streams = {each.stream for each in query.outputs}
-    declared = [each for each in await api.ask(_records) if "to" in each.document and each.document["stream"] in streams]
-    if not declared:
-        return
-    schemas = views.output_schemas(await confirmed(api.service.plan(query, await api.files(query))))
-    for record in declared:
-        try:
-            check_columns(_checked(record.document), Schema.from_json(schemas[record.document["stream"]]))
-        except QueryError as error:
-            raise QueryError(f"connector {record.name!r}: {error.message}") from None
 
 
 def _records(state: ClusterState) -> list[ConnectorRecord]:

@@ -21,9 +21,9 @@ from cep.plan.explain import explain
 from cep.plan.physical import Worker
 from cep.plan.planner import plan
 from orchestrator.file_sources import checked_files, resolve_paths
-from orchestrator.registry import encode
 from orchestrator.rest.examples import EXAMPLES
 from orchestrator.rest.models import QUERY_EXAMPLE
+from orchestrator.state.desired_nodes import encode
 from tests.support.mutations import mutated
 
 #: A query with all options, files to read and files to write.

@@ -6,6 +6,7 @@ Tests `app.py`, `api.py`, `cluster_routes.py`, `models.py`, `query_routes.py`, `
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
@@ -37,14 +38,14 @@ from cep.transport.wire import Header
 from orchestrator.file_sources import resolve_paths
 from orchestrator.metrics.client import MetricClient
 from orchestrator.metrics.server import LETTERS_MAX, SILENT_S_MAX, Metrics
-from orchestrator.records import Now
+from orchestrator.records import Now, PublisherRecord
 from orchestrator.rest.api import VANISHED_S, Api
 from orchestrator.rest.app import make_rest_app
 from orchestrator.rest.gateway_proxy import GatewayProxy
 from orchestrator.rest.models import QUERY_EXAMPLE, SQL_EXAMPLE, STREAM_EXAMPLE
 from orchestrator.rest_process import listen
 from orchestrator.service import Service
-from tests.support.control_plane import Cluster, Keeper, cluster
+from tests.support.control_plane import Cluster, Keeper, cluster, reached
 from tests.support.paths import ROOT
 from tests.support.waiting import HANG_S, until
 
@@ -479,9 +480,43 @@ class TestStreams:
             client.post("/streams/visits/publishers", json={"name": name, "endpoint": f"ipc:///{name}"})
         client.get("/streams/visits/readers?publisher=lost")
         server.api.heard["visits", "lost"] -= VANISHED_S + 1
-        assert client.delete("/streams/visits/publishers/last").json() == {"last": False}  # quiet never promised to ask
+        assert client.delete("/streams/visits/publishers/last").json() == {"last": False}  # quiet has just opened
         assert [p["name"] for p in client.get("/streams/visits").json()["publishers"]] == ["quiet"]
         assert client.delete("/streams/visits/publishers/quiet").json() == {"last": True}
+
+    def test_one_that_opens_again_while_the_vanished_are_closed_stays_open(self, server: Server, client: httpx.Client) -> None:
+        client.put("/streams/visits", json=STREAM_EXAMPLE)
+        for name in ("p1", "p2", "p3"):
+            client.post("/streams/visits/publishers", json={"name": name, "endpoint": f"ipc:///{name}"})
+            server.api.heard["visits", name] -= VANISHED_S + 1
+
+        async def meanwhile() -> None:
+            closing = asyncio.create_task(server.api.forget_vanished())
+            await asyncio.sleep(0)  # it has asked for what has vanished
+            await server.api.open_publishers([PublisherRecord("visits", "p3", "ipc:///elsewhere")])
+            await closing
+
+        asyncio.run(meanwhile())
+        assert [(p["name"], p["endpoint"]) for p in client.get("/streams/visits").json()["publishers"]] == [("p3", "ipc:///elsewhere")]
+        asyncio.run(server.api.forget_vanished())
+        assert client.get("/streams/visits").json()["publishers"], "its lease is that of its opening"
+
+    def test_one_that_vanished_with_an_orchestrator_vanishes_with_the_next(
+        self, two: Cluster, server: Server, client: httpx.Client
+    ) -> None:
+        client.put("/streams/visits", json=STREAM_EXAMPLE)
+        for name in ("gone", "mine"):
+            client.post("/streams/visits/publishers", json={"name": name, "endpoint": f"ipc:///{name}"})
+        two.close_service(two.services[0])
+        service = two.add_service()
+        reached(service, lambda state: len(state.publishers["visits"]) == 2)
+        api = Api(service, server.metrics, GatewayProxy(None), two.config)
+        asyncio.run(api.forget_vanished())
+        assert service.ask(lambda state: list(state.publishers["visits"])).result(HANG_S) == ["gone", "mine"], "both may ask yet"
+        service.since -= VANISHED_S + 1
+        api.hear("visits", "mine")
+        asyncio.run(api.forget_vanished())
+        assert service.ask(lambda state: list(state.publishers["visits"])).result(HANG_S) == ["mine"]
 
     def test_subscriptions_before_deploy_reach_the_producers(self, two: Cluster, client: httpx.Client) -> None:
         terms = {"id": "s1", "endpoint": "ipc:///s1", "on_slow": "drop", "keep": 5}

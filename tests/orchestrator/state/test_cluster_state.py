@@ -16,25 +16,31 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cep.config import instance_node, node
-from cep.errors import Conflict, NotFound, QueryError
+from cep.errors import Conflict, NotFound, QueryError, TooLarge
 from cep.model import query as queries
+from cep.model.limits import NAME_CHARS_MAX
 from cep.model.query import Query
 from cep.model.schema import INT64, Field, Schema
 from cep.model.streams import Stream, from_json, to_json
 from cep.model.topology import Topology
 from cep.plan.physical import PhysicalPlan
 from cep.plan.planner import plan
-from orchestrator.records import InstanceManager, Now, PublisherRecord, QueryRecord, Status, SubscriptionRecord, Unused
+from orchestrator.records import ApplicationRecord, InstanceManager, Now, PublisherRecord, QueryRecord, Status, SubscriptionRecord, Unused
 from orchestrator.rest.models import QUERY_EXAMPLE, STREAM_EXAMPLE
 from orchestrator.state.cluster_state import ClusterState
+from orchestrator.state.connectors import HOLDER_BYTES
+from orchestrator.state.desired_nodes import NODE_BYTES_MAX
 from orchestrator.state.events import (
     ClosePublisher,
     ClusterCommand,
     Connected,
+    DeclareConnector,
     DeclareStream,
     Delete,
     Event,
     ForgetQuery,
+    HoldConnectors,
+    KeepApplication,
     ManagersSeen,
     OpenPublisher,
     Put,
@@ -538,6 +544,36 @@ class TestStreams:
     def test_names_may_hold_any_character(self) -> None:
         assert node("plans", "a/b") == "/cep/plans/a%2Fb"
         assert node("plans", "..") == "/cep/plans/%2E%2E"
+
+
+LONG = "é" * 150_000  # escaped, as it is written, it is as long as a node
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        DeclareStream(Stream("wide", Schema([Field(LONG, INT64)]))),
+        KeepApplication(ApplicationRecord("shop", (LONG,))),
+        DeclareConnector("c", {"name": "c", "note": LONG}),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_what_no_node_holds_is_refused_and_changes_nothing(event: Event) -> None:
+    cluster = Cluster()
+    state, before = cluster.state, dict(cluster.nodes)
+    with pytest.raises(TooLarge, match=r"would take 900,\d{3} bytes, and a ZooKeeper node holds (900|885),000: make it shorter"):
+        cluster.do(event)
+    assert not state.streams and not state.applications.by_name and not state.connectors.records and not state.connectors.epoch
+    cluster.do(Tick())
+    assert cluster.nodes == before
+
+
+def test_a_connector_that_is_declared_can_be_run() -> None:
+    cluster = Cluster()
+    document = {"name": "c", "note": "x" * (NODE_BYTES_MAX - HOLDER_BYTES - 100)}
+    cluster.do(DeclareConnector("c", document))
+    cluster.do(HoldConnectors(("c",), "é" * NAME_CHARS_MAX, "é" * NAME_CHARS_MAX))
+    assert cluster.state.connectors.records["c"].place
 
 
 class TestRestore:

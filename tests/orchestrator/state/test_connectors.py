@@ -1,6 +1,6 @@
 """Connectors as they are declared, and which process has each.
 
-Tests `orchestrator/rest/connecting/board.py`, `orchestrator/rest/connecting/routes.py`.
+Tests `orchestrator/rest/connecting/board.py`, `orchestrator/rest/connecting/routes.py`, `orchestrator/sinks.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from cep.config import GRACE_S, node
 from cep.errors import NotFound, QueryError
-from driver import LocalCluster, Query, col, stream
+from driver import LocalCluster, Query, Running, col, stream
 from orchestrator.records import Now
 from orchestrator.rest.connecting.board import LEASE_S, ConnectorBoard
 from orchestrator.state.connectors import ConnectorRecord
@@ -152,6 +152,10 @@ def test_columns_that_a_stream_has_not_are_refused_as_soon_as_it_is_known(cluste
     for refuse in (cluster.explain, cluster.deploy):
         with pytest.raises(QueryError, match=r"connector 'keyed': key: stream 'keyed' has no column 'crad' \(did you mean 'card'\?\)"):
             refuse(query.output("keyed"))
+    other = Query("other").source(stream("to.other", card=str)).map("m", card=col("card")).output("other")
+    bad, good = cluster.deploy_all([query.output("keyed"), other], start=False)
+    assert isinstance(bad, QueryError) and "connector 'keyed': key: " in str(bad) and isinstance(good, Running)
+    good.delete()
     cluster.connect(sink("card"))
     running = cluster.deploy(query.output("keyed"), start=False)
     with pytest.raises(QueryError, match="has no column 'm'; it has card, n") as refused:

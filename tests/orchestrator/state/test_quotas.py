@@ -1,14 +1,22 @@
-"""What clients may have of a cluster: over a quota is refused by name, and changes nothing."""
+"""What clients may have of a cluster: over a quota is refused by name, and changes nothing.
+
+Tests `quotas.py`, `grouped.py`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
 import pytest
 
-from cep.errors import Conflict
-from cep.model.limits import SUBSCRIPTIONS_MAX
+from cep.errors import Conflict, TooLarge
+from cep.model.limits import NAME_CHARS_MAX, SUBSCRIPTIONS_BYTES_MAX, SUBSCRIPTIONS_MAX
 from orchestrator.records import PublisherRecord, QueryRecord, SubscriptionRecord
-from orchestrator.state.events import ClosePublisher, OpenPublisher, StopQuery, SubmitQuery, Subscribe
-from orchestrator.state.quotas import Quotas
+from orchestrator.state.desired_nodes import NODE_BYTES_MAX, encode
+from orchestrator.state.events import ClosePublisher, OpenPublisher, StopQuery, SubmitQuery, Subscribe, Unsubscribe
+from orchestrator.state.quotas import GROWTH_BYTES, Quotas, check_size
 from tests.orchestrator.state.test_cluster_state import TIMEOUT_S, Cluster, ClusterState, query
 
 
@@ -75,3 +83,76 @@ def test_subscriptions_of_one_stream() -> None:
     assert {each.get("subscribers_max") for each in cluster.running().assignments().values()} == {1}, "of clients that come later"
     with pytest.raises(Conflict, match=f"at most {SUBSCRIPTIONS_MAX:,}"):
         Quotas(subscribers_max=10 * SUBSCRIPTIONS_MAX).check_subscribers("out", SUBSCRIPTIONS_MAX + 1)
+
+
+def long_ones(stream: str) -> Iterator[Subscribe]:
+    """As long as a subscription may be."""
+    for i in count():
+        yield Subscribe(SubscriptionRecord(stream, f"{i:04}".rjust(NAME_CHARS_MAX, "é"), f"ipc:///{'c' * 90}"))
+
+
+def filled(cluster: Cluster, stream: str) -> Subscribe:
+    """Subscribes until no more are taken: the first that is not."""
+    for each in long_ones(stream):
+        before = dict(cluster.nodes)
+        try:
+            cluster.do(each)
+        except Conflict as refused:
+            assert f"expected at most {SUBSCRIPTIONS_BYTES_MAX:,}; end some" in str(refused) and cluster.nodes == before
+            return each
+    raise AssertionError
+
+
+def fits(cluster: Cluster) -> bool:
+    return all(encode(path, value) for path, value in cluster.nodes.items())
+
+
+def test_a_query_can_be_stopped_and_forgotten_whatever_is_subscribed_to_it() -> None:
+    cluster = cluster_with(Quotas())
+    refused = filled(cluster, "out")
+    cluster.submit(query(output="out"))
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    with pytest.raises(Conflict, match="stream 'out': the subscriptions"):
+        cluster.do(refused)
+    cluster.do(StopQuery("per-ip"))
+    cluster.all_say("stopped")
+    record = cluster.nodes["/cep/queries/per-ip"]
+    assert record["state"] == "stopped" and len(record["readers"]) > 50 and fits(cluster)
+    taken = Subscribe(SubscriptionRecord("out", "0000".rjust(NAME_CHARS_MAX, "é"), "ipc:///shorter"))
+    cluster.do(taken)  # one that is there goes on where it was
+    cluster.do(Unsubscribe("out", taken.subscription.id))
+    cluster.do(refused)
+
+
+def test_subscriptions_that_wait_for_all_outputs_of_a_query_are_counted_together() -> None:
+    cluster = cluster_with(Quotas())
+    for stream in ("a", "b"):
+        filled(cluster, stream)
+    one = query("one", "a")
+    both = replace(query("both", "a"), outputs=(*one.outputs, replace(one.outputs[0], stream="b")))
+    with pytest.raises(Conflict, match=r"query 'both': the subscriptions to its outputs would take 99\d,\d{3} bytes"):
+        cluster.submit(both)
+    cluster.submit(one)
+    assert fits(cluster)
+
+
+def test_what_a_query_is_counts_with_its_subscriptions() -> None:
+    most = NODE_BYTES_MAX - GROWTH_BYTES
+    check_size("q", most, 0)
+    check_size("q", most - SUBSCRIPTIONS_BYTES_MAX, SUBSCRIPTIONS_BYTES_MAX)
+    with pytest.raises(Conflict, match=r"query 'q': .* 10 bytes, expected at most 9"):
+        check_size("q", most - 9, 10)
+    with pytest.raises(TooLarge, match=r"query 'q': 750,001 bytes .* expected at most 750,000"):
+        check_size("q", most + 1, 0)
+
+
+def test_of_one_that_is_gone_no_bytes_are_counted() -> None:
+    cluster = cluster_with(Quotas())
+    one = SubscriptionRecord("out", "s", "ipc:///s")
+    for each in (one, replace(one, endpoint="ipc:///elsewhere")):
+        cluster.do(Subscribe(each))
+    known = cluster.state.subscriptions
+    assert known.total("out") == known.size(replace(one, endpoint="ipc:///elsewhere"))
+    cluster.do(Unsubscribe("out", "s"))
+    assert known.total("out") == 0

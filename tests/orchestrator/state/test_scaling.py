@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from cep.config import instance_node
-from cep.errors import Conflict, QueryError
+from cep.config import instance_node, node
+from cep.errors import Conflict, QueryError, TooLarge
 from cep.model import query as queries
 from cep.plan import physical
 from cep.plan.moving import planned_table
@@ -32,11 +32,12 @@ from tests.orchestrator.state.test_cluster_state import IMS, manager
 from tests.orchestrator.state.test_recovery import WithoutDisk
 
 
-def query(recover: str = "on-commit", more_than: int | None = None, by: str = "key") -> Query:
-    """SQ1 reads, SQ2 counts by two columns, SQ3 counts those by one."""
-    read = stream("clicks", t="timestamp[ms]", key=int, ip=int, event_time="t", disorder="1s")
+def query(recover: str = "on-commit", more_than: int | None = None, by: str = "key", text: str = "") -> Query:
+    """SQ1 reads, SQ2 counts by two columns, SQ3 counts those by one. `text`: something long, in a filter."""
+    read = stream("clicks", t="timestamp[ms]", key=int, ip=int, name=str, event_time="t", disorder="1s")
     made = Query("per-ip").source(read)
     made = made if more_than is None else made.filter("f", col("key") > more_than)
+    made = made.filter("g", col("name") != text) if text else made
     made = made.aggregate("first", TIME("1s"), by=[by, "ip"], n=count())
     made = made.aggregate("second", TIME("10s"), by="ip", n=count()).output("out")
     options = {"recover": recover, "parallelism": {"SQ1": 1, "SQ2": 2, "SQ3": 1}, "pre_aggregation": "off"}
@@ -445,6 +446,24 @@ def test_what_begins_with_no_state_was_asked_for(leaders: int) -> None:
     record = cluster.state.queries["per-ip"]
     assert (record.state, record.reason) == ("recovering", "it is upgraded")
     assert record.document["operators"][0]["by"] == ["t", "ip"]
+
+
+def test_what_it_is_to_become_is_refused_where_it_cannot_be_written() -> None:
+    """Before, it was said to be too large, and became it all the same."""
+    cluster = WithoutDisk()
+    cluster.managers = {im: manager(im) for im in IMS}
+    cluster.see()
+    cluster.submit(query(text="a" * 700_000).build())
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    before = dict(cluster.nodes)
+    with pytest.raises(TooLarge, match=r"query 'per-ip': 1,40\d,\d{3} bytes would be written of it, and of what it is to become"):
+        upgrade(cluster, query(text="b" * 700_000))
+    with pytest.raises(TooLarge, match="/cep/plans/per-ip would take"):
+        cluster.do(ScaleSubquery("per-ip", "SQ2", 4000))
+    cluster.stores()
+    assert cluster.state.queries["per-ip"].change is None and cluster.state_of() == "running"
+    assert cluster.nodes[node("queries", "per-ip")] == before[node("queries", "per-ip")]
 
 
 def test_no_upgrade_while_it_recovers() -> None:

@@ -3,16 +3,17 @@ restarts."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cep.config import instance_node, node
-from cep.errors import Conflict, QueryError
+from cep.errors import Conflict, QueryError, TooLarge
 from orchestrator.records import Status
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import ForgetQuery, MoveBuckets, Put, StatusesSeen
-from tests.orchestrator.state.test_cluster_state import Cluster
+from tests.orchestrator.state.test_cluster_state import Cluster, query
 
 SWAPPED = tuple([1] * 2048 + [0] * 2048)
 PLANNED = tuple([0] * 2048 + [1] * 2048)
@@ -82,6 +83,17 @@ WRONG = {
 def test_a_table_that_makes_no_sense(cluster: Cluster, wrong: str) -> None:
     with pytest.raises(QueryError, match=wrong):
         cluster.do(MoveBuckets("per-ip", *WRONG[wrong]))
+
+
+def test_a_table_that_no_node_holds_is_refused_and_changes_nothing() -> None:
+    cluster, buckets = Cluster(), 1 << 19
+    plain = query()
+    cluster.submit(replace(plain, options=replace(plain.options, buckets=buckets)))
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    with pytest.raises(TooLarge, match="/cep/tables/per-ip would take 1,048,"):
+        cluster.do(MoveBuckets("per-ip", "SQ2", (1,) * buckets))
+    assert not moving(cluster) and not cluster.state.tables.get("per-ip")
 
 
 def test_only_running_queries_move_theirs() -> None:
