@@ -20,6 +20,7 @@ from connectors.contract import ConnectorError, Place, Polled, RecordReader, Rec
 from connectors.contract.formats import ValueFormat
 from connectors.running.numbering import numbered, runs_of
 from connectors.running.run import ConnectorRun
+from driver.rows.fitting import send_fitting
 from driver.streams.publisher import Publisher
 
 REFRESH_S = 2.0  # so often it is looked for new partitions, and new columns
@@ -174,24 +175,18 @@ class PartitionRun:
         self._number = int(given.numbers[-1]) + 1 if len(given.numbers) else self._number
 
     def _send_rows(self, publisher: Publisher, rows: pa.RecordBatch, first: int, called: Callable[[int], str]) -> None:
-        """All but those that do not fit the stream, in their order."""
-        left = [(0, rows.num_rows)]  # the next ones last
-        while left:
-            begin, end = left.pop()
-            if begin == end:
-                continue
-            piece = rows.slice(begin, end - begin)
-            try:
-                self._sent(publisher.send(piece, first=first + begin))
-            except DataError as error:
-                if error.row is None and self.run.format is None:
-                    raise ConnectorError(f"{self.partition}: {error}") from None
-                if error.row is None:  # no row of a file fits
-                    self._letter(called(begin), str(error), _shown(piece, 0), len(piece))
-                    continue
-                at = begin + error.row
-                self._letter(called(at), str(error), _shown(rows, at))
-                left += [(at + 1, end), (begin, at)]  # of another column a row before may not fit, too
+        """All but those that do not fit the stream."""
+
+        def send(begin: int, end: int) -> None:
+            self._sent(publisher.send(rows.slice(begin, end - begin), first=first + begin))
+
+        try:
+            for at, wrong in send_fitting(rows.num_rows, send):
+                self._letter(called(at), str(wrong), _shown(rows, at))
+        except DataError as error:
+            if self.run.format is None:
+                raise ConnectorError(f"{self.partition}: {error}") from None
+            self._letter(called(0), str(error), _shown(rows, 0), rows.num_rows)  # no row of a file fits
 
     def _sent(self, rows: int) -> None:
         self.run.figures.took(rows)

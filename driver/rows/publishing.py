@@ -10,6 +10,7 @@ import typer
 from cep.errors import CepError, DataError, counted
 from driver.cluster import Cluster
 from driver.configuration.table import URL
+from driver.rows.fitting import send_fitting
 from driver.rows.row_files import STDIN, RowFileFormat, RowPiece, format_of, pieces_of
 from driver.streams.publisher import Publisher
 from driver.terminal import Authority, Token, Url, complain, out
@@ -65,20 +66,13 @@ class FileSending:
             raise CepError(f"{self.name}: {error}") from None
 
     def _send(self, piece: RowPiece) -> None:
-        """All of its rows but those that do not fit, in their order."""
-        left = [piece]  # the next one last
-        while left:
-            piece = left.pop()
-            if not len(piece.numbers):
-                continue
-            try:
-                self.sent += piece.send_by(self.publisher.send, self.publisher.stream)
-            except DataError as error:
-                if error.row is None:  # it is said of no row: the columns are others
-                    raise
-                self._refuse(piece.numbers[error.row], str(error).replace(f", row {error.row}:", ":", 1))
-                before, behind = piece.around(error.row)  # of another field a row before may be wrong, too
-                left += [behind, before]
+        """All of its rows but those that do not fit."""
+
+        def send(begin: int, end: int) -> None:
+            self.sent += piece.part(begin, end).send_by(self.publisher.send, self.publisher.stream)
+
+        for at, error in send_fitting(len(piece.numbers), send):  # raises where it is said of no row: the columns are others
+            self._refuse(piece.numbers[at], str(error).replace(f", row {error.row}:", ":", 1))
 
     def _refuse(self, number: int, why: str) -> None:
         self.refused += 1

@@ -64,12 +64,10 @@ class RowPiece(NamedTuple):
         """Raises DataError: a row does not fit; none was sent."""
         return send(self.rows if isinstance(self.rows, pa.RecordBatch) else taken(self.rows, stream))
 
-    def around(self, index: int) -> tuple[RowPiece, RowPiece]:
-        """The rows before that one, and those behind it."""
-        numbers, behind = self.numbers, index + 1
-        if isinstance(self.rows, pa.RecordBatch):
-            return RowPiece(self.rows.slice(0, index), numbers[:index]), RowPiece(self.rows.slice(behind), numbers[behind:])
-        return RowPiece(self.rows[:index], numbers[:index]), RowPiece(self.rows[behind:], numbers[behind:])
+    def part(self, begin: int, end: int) -> RowPiece:
+        """The rows from one to before another."""
+        rows = self.rows.slice(begin, end - begin) if isinstance(self.rows, pa.RecordBatch) else self.rows[begin:end]
+        return RowPiece(rows, self.numbers[begin:end])
 
 
 def format_of(file: str) -> RowFileFormat:
